@@ -44,6 +44,7 @@ resource "basalt_settings" "default" {
   name           = "default"
   default_domain = basalt_domain.hall.name
   upstream_dns   = ["192.0.2.1"]
+  dns_clients    = ["192.0.2.64/26"]
   ntp_servers    = ["ntp1.example.com", "ntp2.example.com", "ntp3.example.com"]
   # Racks with Squid installed serve a caching proxy, and ask this one.
   proxy = {

@@ -9,11 +9,9 @@ mod support;
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
-use support::dns::{Zone, named, until};
+use support::dns::{Zone, named, rate, until};
 use support::{Ports, Result, median, peer, print, rack, tcp_port};
 
 const NAMES: u32 = 10_000;
@@ -48,7 +46,7 @@ fn main() -> Result<()> {
         let mut rates: [Vec<f64>; 2] = Default::default();
         for round in 0..=ROUNDS {
             for (rates, port) in rates.iter_mut().zip(servers) {
-                let rate = rate(&dnsperf, &queries, port, transport, threads)?;
+                let rate = rate(&dnsperf, &queries, port, &["-l", SECONDS, "-m", transport, "-T", threads])?;
                 // The first round is a warm-up.
                 if round > 0 {
                     rates.push(rate);
@@ -72,19 +70,4 @@ fn random_names() -> String {
         format!("host-{}.bench.example A\n", state % u64::from(NAMES))
     };
     (0..QUERIES).map(|_| line()).collect()
-}
-
-/// Answers a second, measured by dnsperf.
-fn rate(root: &Path, queries: &Path, port: u16, transport: &str, threads: &str) -> Result<f64> {
-    let mut command = Command::new(root.join("usr/bin/dnsperf"));
-    command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
-    command.args(["-s", "127.0.0.1", "-c", "8", "-l", SECONDS, "-m", transport, "-T", threads]);
-    let output = command.arg("-p").arg(port.to_string()).arg("-d").arg(queries).output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let value = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
-    let codes = value("Response codes:").unwrap_or_default();
-    if !(codes.starts_with("NOERROR ") && codes.ends_with("(100.00%)")) {
-        return Err(format!("port {port} does not answer all: {text}").into());
-    }
-    Ok(value("Queries per second:").ok_or("dnsperf prints no rate")?.parse()?)
 }

@@ -1,5 +1,7 @@
 //! Facts that the rack reports: their subject, their observation, and the check that every fact passes ([`printable`]).
 
+use std::time::Duration;
+
 use basalt_api::agent::{Checkpoint, TaskResult};
 use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
@@ -83,6 +85,7 @@ pub fn health(service: &str, problem: Option<&str>) -> Fact {
         service: service.to_owned(),
         ok: problem.is_none(),
         message,
+        ..ServiceHealth::default()
     }))
 }
 
@@ -90,7 +93,40 @@ pub fn health(service: &str, problem: Option<&str>) -> Fact {
 #[must_use]
 pub fn remark(service: &str, message: &str) -> Fact {
     let (service, message) = (service.to_owned(), message.to_owned());
-    About::default().saw(Body::Health(ServiceHealth { service, ok: true, message }))
+    About::default().saw(Body::Health(ServiceHealth {
+        service,
+        ok: true,
+        message,
+        ..ServiceHealth::default()
+    }))
+}
+
+/// The state of a secondary of the DNS.
+#[derive(Debug, Clone, Copy)]
+pub struct SecondaryReport<'a> {
+    /// The name of the service.
+    pub service: &'a str,
+    /// The reason why the secondary does not hold its zones as they are.
+    pub problem: Option<&'a str>,
+    /// The message if there is no problem.
+    pub holds: &'a str,
+    /// The serial of its copy, if it has one zone.
+    pub serial: Option<u32>,
+    /// The time since its last answer; zero while it answers.
+    pub since_answer: Option<Duration>,
+}
+
+/// A report about a secondary of the DNS.
+#[must_use]
+pub fn secondary(report: &SecondaryReport<'_>) -> Fact {
+    let ago = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    About::default().saw(Body::Health(ServiceHealth {
+        service: report.service.to_owned(),
+        ok: report.problem.is_none(),
+        message: report.problem.unwrap_or(report.holds).to_owned(),
+        serial: report.serial,
+        answered_ago_ms: report.since_answer.map(ago),
+    }))
 }
 
 fn uid(machine: Option<&BootMachine>) -> String {
@@ -150,7 +186,7 @@ pub fn printable(fact: Fact) -> Fact {
                 *json =
                     TaskResult::from_outside(json).map(|it| it.to_string().into_bytes()).unwrap_or_default();
             }
-            Body::Health(ServiceHealth { service, message: said, ok: _ }) => {
+            Body::Health(ServiceHealth { service, message: said, ok: _, serial: _, answered_ago_ms: _ }) => {
                 names([service]);
                 message(said);
             }

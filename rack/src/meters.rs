@@ -373,6 +373,13 @@ fn caching(text: &mut String, proxy: &Proxy) {
     let name = "basalt_rack_proxy_failures_total";
     let help = "Squids that ended by themselves, or could not be started.";
     single(text, name, "counter", help, counts.failures);
+    let basalt_proxy::Figures { requests, bytes } = counts.figures;
+    let name = "basalt_rack_proxy_requests_total";
+    let help = "Requests to the caching proxy, by result.";
+    labelled(text, name, "counter", help, "result", basalt_proxy::RESULTS.into_iter().zip(requests));
+    let name = "basalt_rack_proxy_bytes_total";
+    let help = "Bytes that the caching proxy sent to clients, by result.";
+    labelled(text, name, "counter", help, "result", basalt_proxy::RESULTS.into_iter().zip(bytes));
     let name = "basalt_rack_proxy_region_connections_total";
     let help = "Connections to the proxies of regions: made, and refused by all regions.";
     labelled(text, name, "counter", help, "outcome", proxy.region_counts().into_iter());

@@ -30,6 +30,9 @@ pub struct SettingsSpec {
     pub loader: Loader,
     /// DNS servers that racks ask for names that are in no declared domain, in order. Absent: the DNS servers of the rack's host.
     pub upstream_dns: Option<Vec<IpAddr>>,
+    /// Networks outside of the Subnets whose hosts may ask racks for any name. Racks answer other hosts only for names in zones.
+    /// Hosts of Subnets with `allow_dns` may ask without being named here.
+    pub dns_clients: BTreeSet<Cidr>,
     /// The domain of machines, devices and addresses that declare none. Absent: these have no name.
     pub default_domain: Option<Ref<Domain>>,
     /// The domain that the region fills by itself. For each subnet it has a name `SUBNET.rack` with the addresses of the
@@ -306,6 +309,15 @@ const WEEK_SECS: u64 = 7 * 24 * 3600;
 fn settings_rules(spec: &SettingsSpec, rule: &mut Rule<'_>) {
     super::kernel_options::rules(spec.kernel_options.as_deref(), rule);
     super::servers::rules("/upstream_dns", spec.upstream_dns.iter().flatten().copied().map(Some), rule);
+    for network in spec.dns_clients.iter().filter(|network| network.prefix_len() == 0) {
+        rule.broken(
+            "/dns_clients",
+            format!(
+                "with {network}, racks would answer the whole Internet, and take part in attacks on others"
+            ),
+            "the networks of your own hosts",
+        );
+    }
     super::servers::rules("/ntp_servers", spec.ntp_servers.iter().flatten().map(Host::ip), rule);
     for (name, time) in &spec.deadlines {
         let pointer = crate::pointer::child("/deadlines", name);

@@ -251,7 +251,7 @@ pub fn examples() -> Vec<Example> {
             "Settings",
             "default",
             json!({"default_image": "debian", "kernel_options": "quiet", "loader": "ipxe",
-                "upstream_dns": ["192.0.2.53"], "default_domain": "lab.example.com", "internal_domain": "racks.internal", "ntp_servers": ["ntp.example.com"], "erase": "quick",
+                "upstream_dns": ["192.0.2.53"], "dns_clients": ["10.80.0.0/16"], "default_domain": "lab.example.com", "internal_domain": "racks.internal", "ntp_servers": ["ntp.example.com"], "erase": "quick",
                 "proxy": {"enabled": true, "upstream": "http://proxy.example.com:3128", "via": "region"},
                 "enlist": "discover", "enlistment": {"at_once": 8, "allow": ["52:54:00"], "ignore": ["52:54:00:ff"], "name": "{vendor}-{serial}",
                     "rules": {"dell": {"rack": "r1", "vlan": "default.0", "vendor": "Dell*", "product": "PowerEdge R6?0", "switch": "leaf-1*", "zone": "row-1",

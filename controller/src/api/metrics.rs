@@ -300,6 +300,19 @@ fn proxy(app: &App, text: &mut Exposition) {
     let name = "basalt_proxy_failures_total";
     text.family(name, "counter", "Squids that ended by themselves, or could not be started.");
     text.sample(name, &[], counts.failures);
+    for (name, help, values) in [
+        ("basalt_proxy_requests_total", "Requests to the caching proxy, by result.", counts.figures.requests),
+        (
+            "basalt_proxy_bytes_total",
+            "Bytes that the caching proxy sent to racks, by result.",
+            counts.figures.bytes,
+        ),
+    ] {
+        text.family(name, "counter", help);
+        for (result, value) in basalt_proxy::RESULTS.into_iter().zip(values) {
+            text.sample(name, &[("result", result)], value);
+        }
+    }
     let name = "basalt_proxy_connections_total";
     text.family(name, "counter", "Connections of racks to the proxy.");
     text.sample(name, &[], app.proxy().tunnels());

@@ -148,7 +148,7 @@ mod tests {
 
     /// The n-th fact, one second after the one before.
     fn said(id: i64, service: &str, message: &str) -> Said<Health> {
-        let what = Health { service: service.into(), ok: message.is_empty(), message: message.into() };
+        let what = Health::new(service.into(), message.is_empty(), message.into());
         Said { id, stored_at: at(id), what }
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_ntp_server_is_told_of_until_it_is_asked_no_more() {
-        let health = |message: &str| Health { service: "time a".into(), ok: true, message: message.into() };
+        let health = |message: &str| Health::new("time a".into(), true, message.into());
         let said = |id, message| Said { id, stored_at: at(id), what: health(message) };
         let told = services(&[said(1, "does not answer")], None, at(9));
         assert_eq!(told["time a"].state, ServiceState::Running);
@@ -185,7 +185,7 @@ mod tests {
     fn a_secondary_is_told_of_until_it_is_declared_no_more() {
         let name = "secondary lab.example ns1";
         let said = |id, ok, message: &str| {
-            let what = Health { service: name.into(), ok, message: message.into() };
+            let what = Health::new(name.into(), ok, message.into());
             Said { id, stored_at: at(id), what }
         };
         let all = [
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_proxy_is_served_while_the_rack_says_where_and_is_no_service_when_it_is_switched_off() {
         let said = |id, ok, message: &str| {
-            let what = Health { service: "proxy".into(), ok, message: message.into() };
+            let what = Health::new("proxy".into(), ok, message.into());
             Said { id, stored_at: at(id), what }
         };
         let (serves, lacks, off) = (

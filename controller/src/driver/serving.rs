@@ -257,7 +257,7 @@ pub struct Short {
 /// The CIDR of the subnet, if the observation is such a report.
 #[must_use]
 pub fn short(observed: &Observed, stored_at: Timestamp) -> Option<(String, Short)> {
-    let Observed::Health(Health { service, ok: false, message }) = observed else { return None };
+    let Observed::Health(Health { service, ok: false, message, .. }) = observed else { return None };
     let cidr = service.strip_prefix(basalt_proto::ADDRESSES)?;
     Some((cidr.to_owned(), Short { message: message.to_string(), since: stored_at }))
 }

@@ -179,6 +179,18 @@ pub struct Health {
     pub service: UntrustedName,
     pub ok: bool,
     pub message: UntrustedMessage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_ago_ms: Option<u64>,
+}
+
+impl Health {
+    /// The health of a service that is no secondary of the DNS.
+    #[must_use]
+    pub fn new(service: UntrustedName, ok: bool, message: UntrustedMessage) -> Self {
+        Self { service, ok, message, serial: None, answered_ago_ms: None }
+    }
 }
 
 /// See [`wire::BootAlarm`].
@@ -368,9 +380,13 @@ impl Observed {
             Body::Result(it) => {
                 Self::Result(serde_json::from_value(TaskResult::from_outside(&it.json).ok()?).ok()?)
             }
-            Body::Health(it) => {
-                Self::Health(Health { service: it.service.into(), ok: it.ok, message: it.message.into() })
-            }
+            Body::Health(it) => Self::Health(Health {
+                service: it.service.into(),
+                ok: it.ok,
+                message: it.message.into(),
+                serial: it.serial,
+                answered_ago_ms: it.answered_ago_ms,
+            }),
             Body::Alarm(it) => Self::Alarm(Alarm { code: it.code.into(), message: it.message.into() }),
             Body::Readiness(it) => Self::Readiness(Readiness {
                 level: it.level.into(),
@@ -488,7 +504,11 @@ mod tests {
         let hostile = "r\u{1b}]0;x\u{7}\n12:00:00  rack-1  all is well";
         let line = "r<U+001B>]0;x<U+0007><U+000A>12:00:00  rack-1  all is well";
         let stored = |body| new_fact(wire::Fact { seq: 1, body: Some(body), ..wire::Fact::default() }, 0);
-        let health = wire::ServiceHealth { service: hostile.into(), ok: false, message: hostile.into() };
+        let health = wire::ServiceHealth {
+            service: hostile.into(),
+            message: hostile.into(),
+            ..wire::ServiceHealth::default()
+        };
         let fact = stored(Body::Health(health));
         assert_eq!((fact.kind, &fact.body["message"]), (format!("health:{line}"), &line.into()));
         let request = wire::BootRequestFact { what: hostile.into(), ..wire::BootRequestFact::default() };
@@ -527,13 +547,7 @@ mod tests {
     #[test]
     fn each_service_of_a_rack_has_its_own_latest_health() {
         let health = |service: &str| {
-            Observed::Health(Health {
-                service: service.into(),
-                ok: true,
-                message: UntrustedMessage::default(),
-            })
-            .stored()
-            .0
+            Observed::Health(Health::new(service.into(), true, UntrustedMessage::default())).stored().0
         };
         assert_eq!((health("dhcp").as_str(), health("tftp").as_str()), ("health:dhcp", "health:tftp"));
     }

@@ -528,7 +528,7 @@ fn introduced(rack: RackId, hello: &Hello, now: Timestamp) -> NewFact {
 fn link_fact(rack: RackId, region: &str, problem: &str, now: Timestamp) -> NewFact {
     let service = UntrustedName::new(&format!("{LINK}{region}"));
     let message = UntrustedMessage::new(problem);
-    of_rack(rack, &Observed::Health(observed::Health { service, ok: problem.is_empty(), message }), now)
+    of_rack(rack, &Observed::Health(observed::Health::new(service, problem.is_empty(), message)), now)
 }
 
 fn of_rack(rack: RackId, observed: &Observed, now: Timestamp) -> NewFact {

@@ -177,7 +177,7 @@ async fn a_vlan_and_its_subnet_say_that_no_rack_serves_them_and_that_no_address_
     let served = ("DHCP is answered here by r1".to_owned(), only("Ready"));
     assert_eq!(ready_as(&lab, vlan, "Served").await, served);
     let addresses = |ok: bool, message: &str| {
-        Observed::Health(Health { service: "addresses 10.77.0.0/24".into(), ok, message: message.into() })
+        Observed::Health(Health::new("addresses 10.77.0.0/24".into(), ok, message.into()))
     };
     let said = "no address of 10.77.0.0/24 is free: of 100, 100 leased; widen it";
     rack.says(&lab, &addresses(false, said)).await;
@@ -222,7 +222,7 @@ async fn a_rack_s_services_do_not_run_at_addresses_that_it_no_longer_has() {
     let lab = served().await;
     let mut rack = Played::come(&lab, "r1", "10.77.0.2/24").await;
     for service in ["tftp 10.77.0.2", "addresses 10.77.0.0/24", "tftp 10.77.0.7", "dhcp eth1"] {
-        let health = Health { service: service.into(), ok: true, message: "".into() };
+        let health = Health::new(service.into(), true, "".into());
         rack.says(&lab, &Observed::Health(health)).await;
     }
     // It starts again with another address, and does not know its former reports.

@@ -257,6 +257,22 @@ async fn secondaries_of_the_settings_copy_all_zones_and_a_catalog_that_names_the
 }
 
 #[tokio::test]
+async fn hosts_of_declared_networks_may_ask_for_any_name() {
+    let (lab, _controller, rack) = furnished().await;
+    let settings =
+        |clients: Value| json!({"default_domain": "lab.example", "dns_clients": clients}).to_string();
+    lab.api.declare("/api/v1/settings/default", &settings(json!(["192.0.2.0/24", "10.77.0.0/24"]))).await;
+    let began = Instant::now();
+    while last(&rack).recursion != ["10.77.0.0/24", "192.0.2.0/24"] {
+        assert!(began.elapsed() < PATIENCE, "{:?}", last(&rack).recursion);
+        tokio::task::yield_now().await;
+    }
+    let body = json!({"spec": {"dns_clients": ["0.0.0.0/0"]}}).to_string();
+    let refused = lab.api.send("PUT", "/api/v1/settings/default", &[], body).await;
+    assert_eq!(refused.status, 422, "racks must not be open resolvers");
+}
+
+#[tokio::test]
 async fn clients_are_told_the_racks_that_answer_dns_unless_their_subnet_names_others() {
     let (lab, _controller, rack) = furnished().await;
     let servers = || {
@@ -276,7 +292,7 @@ async fn clients_are_told_the_racks_that_answer_dns_unless_their_subnet_names_ot
     let store = lab.region.store();
     let r1 = RackId::from(store.get("Rack", Key::Name("r1")).await.expect("a rack").uid);
     let says = async |seq, ok| {
-        let health = ServiceHealth { service: "dns 10.77.0.2".to_owned(), ok, message: String::new() };
+        let health = ServiceHealth { service: "dns 10.77.0.2".to_owned(), ok, ..ServiceHealth::default() };
         let fact = Fact { seq, body: Some(fact::Body::Health(health)), ..Fact::default() };
         let fact = NewFact { object: Some(r1.into()), ..new_fact(fact, 0) };
         store.store_facts(r1, "r1", uuid::Uuid::from_u128(1), &[fact]).await.expect("it is stored");

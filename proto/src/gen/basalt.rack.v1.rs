@@ -934,6 +934,14 @@ pub struct ServiceHealth {
     pub ok: bool,
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
+    /// Of a secondary of the DNS:
+    ///
+    /// of its copy; unset: it told none, or copies several zones
+    #[prost(uint32, optional, tag = "4")]
+    pub serial: ::core::option::Option<u32>,
+    /// since its last answer; 0: it answers; unset: it never answered this rack
+    #[prost(uint64, optional, tag = "5")]
+    pub answered_ago_ms: ::core::option::Option<u64>,
 }
 /// An alarm for people: for example a claim from two places, or a token from the wrong address.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

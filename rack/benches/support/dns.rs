@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -70,10 +70,16 @@ impl Zone {
 
 /// Starts BIND in this directory, with a thread for each core, as is its default.
 pub(crate) fn named(dir: &Path, port: u16) -> Result<Program> {
+    named_at(dir, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+/// The same at another address.
+pub(crate) fn named_at(dir: &Path, at: SocketAddr) -> Result<Program> {
     let root = peer("named")?;
     let directory = dir.to_str().ok_or("no UTF-8")?;
     let configuration = dir.join("named.conf");
-    let text = include_str!("../named.conf").replace("DIR", directory).replace("PORT", &port.to_string());
+    let text = include_str!("../named.conf").replace("DIR", directory);
+    let text = text.replace("PORT", &at.port().to_string()).replace("ADDRESS", &at.ip().to_string());
     fs::write(&configuration, text)?;
     let mut command = Command::new(root.join("usr/sbin/named"));
     command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
@@ -101,4 +107,19 @@ pub(crate) fn until(port: u16, number: usize, address: Ipv4Addr, began: Instant)
         }
     }
     Err(format!("nobody answers {address} for {host} at port {port}").into())
+}
+
+/// Answers a second, measured by dnsperf with eight clients.
+pub(crate) fn rate(root: &Path, queries: &Path, port: u16, arguments: &[&str]) -> Result<f64> {
+    let mut command = Command::new(root.join("usr/bin/dnsperf"));
+    command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
+    command.args(["-s", "127.0.0.1", "-c", "8"]).args(arguments);
+    let output = command.arg("-p").arg(port.to_string()).arg("-d").arg(queries).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let value = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+    let codes = value("Response codes:").unwrap_or_default();
+    if !(codes.starts_with("NOERROR ") && codes.ends_with("(100.00%)")) {
+        return Err(format!("port {port} does not answer all: {text}").into());
+    }
+    Ok(value("Queries per second:").ok_or("dnsperf prints no rate")?.parse()?)
 }

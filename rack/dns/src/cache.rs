@@ -119,10 +119,19 @@ impl Cache {
         if let Some((key, entry)) = self.old.remove_entry(key) {
             let size = cost(&key, &entry);
             self.old_size -= size;
+            self.make_room(size);
             self.young_size += size;
             self.young.insert(key, entry);
         }
         self.young.get_mut(key)
+    }
+
+    /// Drops the old generation if the young one has no room for an entry.
+    fn make_room(&mut self, size: usize) {
+        if self.young_size + size > self.limit / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.old_size = std::mem::take(&mut self.young_size);
+        }
     }
 
     fn put(&mut self, key: Key, entry: Entry) {
@@ -133,10 +142,7 @@ impl Cache {
         if let Some((key, before)) = self.young.remove_entry(&key) {
             self.young_size -= cost(&key, &before);
         }
-        if self.young_size + size > self.limit / 2 {
-            self.old = std::mem::take(&mut self.young);
-            self.old_size = std::mem::take(&mut self.young_size);
-        }
+        self.make_room(size);
         if size <= self.limit / 2 {
             self.young_size += size;
             self.young.insert(key, entry);

@@ -4,12 +4,14 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::figures::{Figures, Reader};
 use crate::restarts::{Obstacle, Restarts};
 use crate::squid::{self, Running, Squid};
 use crate::squid_conf::Wanted;
@@ -45,6 +47,7 @@ pub struct Keeper {
     state: watch::Sender<State>,
     starts: AtomicU64,
     failures: AtomicU64,
+    figures: Mutex<Figures>,
 }
 
 /// Figures of a proxy.
@@ -56,6 +59,8 @@ pub struct Counts {
     pub starts: u64,
     /// Squids that ended by themselves, or could not be started.
     pub failures: u64,
+    /// Requests of clients, up to the last look at the log.
+    pub figures: Figures,
 }
 
 /// The states of [`Counts`]. `lacks`: the proxy should be served and cannot be.
@@ -110,7 +115,13 @@ impl Keeper {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let state = watch::Sender::new(State::Off);
-        Self { options, state, starts: AtomicU64::new(0), failures: AtomicU64::new(0) }
+        Self {
+            options,
+            state,
+            starts: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            figures: Mutex::default(),
+        }
     }
 
     /// The directory for cache, logs and configuration.
@@ -135,7 +146,8 @@ impl Keeper {
             State::Lacks(_) => lacks,
         };
         let [starts, failures] = [&self.starts, &self.failures].map(|it| it.load(Ordering::Relaxed));
-        Counts { state, starts, failures }
+        let figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        Counts { state, starts, failures, figures }
     }
 
     fn tell(&self, state: State) {
@@ -158,7 +170,9 @@ impl Keeper {
         let mut timer = tokio::time::interval(LOOK);
         let mut served: Option<Served> = None;
         let mut restarts = Restarts::default();
+        let mut reader = Reader::new(&self.options.dir);
         loop {
+            reader = self.read_log(reader).await;
             tokio::select! {
                 () = stop.cancelled() => break,
                 Ok(()) = wanted.changed() => {}
@@ -211,6 +225,15 @@ impl Keeper {
             running.stop().await;
         }
         self.state.send_replace(State::Off);
+    }
+
+    /// Counts the new lines of the access log.
+    async fn read_log(&self, mut reader: Reader) -> Reader {
+        let dir = self.options.dir.clone();
+        let read = tokio::task::spawn_blocking(move || (reader.read(&dir), reader)).await;
+        let Ok((figures, reader)) = read else { return Reader::new(&self.options.dir) };
+        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        reader
     }
 
     /// Starts Squid with this configuration, and waits until it listens. `anew`: empties its cache first.

@@ -4,13 +4,15 @@
 //! Squid ── 127.0.0.1 ── the rack ── CONNECT over TLS, with the rack's certificate ── the region ── 127.0.0.1 ── Squid
 //! ```
 //! Squid asks a port of 127.0.0.1 as its parent. The rack carries each connection to the first linked region that has a
-//! proxy. All racks try regions in the same order, so that one region's cache has the files of all. Without such a
-//! region, Squid gets the answer 502 with the reason.
+//! proxy. All racks try regions in the same order, so that one region's cache has the files of all. If a region does not
+//! answer within half a second, the next one is asked beside it, and the silent one comes last for a minute. Without a
+//! region that has a proxy, Squid gets the answer 502 with the reason.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,12 +25,18 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::forward::{self, Regions};
 
 /// The longest wait for the answer of a region, which connects to its Squid first.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long a region is waited for alone.
+const ALONE: Duration = Duration::from_millis(500);
+/// How long a region that did not answer in this time comes after all others.
+const LAST: Duration = Duration::from_secs(60);
 /// A connection without a byte for this long ends. Squid ends its own idle connections earlier.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// How often to look for a region while Squid asks for nothing.
@@ -61,6 +69,7 @@ pub struct RegionProxy {
     places: Arc<Semaphore>,
     made: AtomicU64,
     refused: AtomicU64,
+    order: Order,
 }
 
 /// A port for Squid. Dropping it closes the port and all connections.
@@ -86,7 +95,14 @@ impl RegionProxy {
     #[must_use]
     pub fn new(regions: Option<Arc<Regions>>) -> Self {
         let (reach, places) = (watch::Sender::new(Reach::Unknown), Arc::new(Semaphore::new(TUNNELS)));
-        Self { regions, reach, places, made: AtomicU64::new(0), refused: AtomicU64::new(0) }
+        Self {
+            regions,
+            reach,
+            places,
+            made: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            order: Order::default(),
+        }
     }
 
     /// The result of the last attempt, and its changes.
@@ -184,21 +200,92 @@ impl RegionProxy {
     async fn first(&self) -> Result<(String, Tunnel), String> {
         let regions = self.regions.as_ref().ok_or("this rack has joined no region")?;
         let config = regions.tls().map_err(|error| error.to_string())?;
-        let mut refused = Vec::new();
-        for region in regions.linked().await {
-            let connected = async {
-                let mut sender =
-                    forward::open(&region, Arc::clone(&config)).await.map_err(|it| it.to_string())?;
+        let dial = |region: String| {
+            let config = Arc::clone(&config);
+            async move {
+                let mut sender = forward::open(&region, config).await.map_err(|it| it.to_string())?;
                 let answered = tokio::time::timeout(ANSWER, connect(&mut sender)).await;
                 let stream = answered.map_err(|_| format!("no answer within {} s", ANSWER.as_secs()))??;
                 Ok::<_, String>((TokioIo::new(stream), sender))
+            }
+        };
+        self.order.first(regions.linked().await, dial).await
+    }
+}
+
+/// The order in which regions are asked.
+#[derive(Debug)]
+struct Order {
+    alone: Duration,
+    last: Duration,
+    /// Regions that did not answer in time, and when.
+    silent: Mutex<HashMap<String, Instant>>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { alone: ALONE, last: LAST, silent: Mutex::default() }
+    }
+}
+
+impl Order {
+    /// The first of these regions that accepts. A region that takes longer than [`ALONE`] is asked beside the next one.
+    ///
+    /// # Errors
+    /// The reasons of all regions, as text.
+    async fn first<T, F>(
+        &self,
+        regions: Vec<String>,
+        dial: impl Fn(String) -> F,
+    ) -> Result<(String, T), String>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, String>> + Send + 'static,
+    {
+        let mut next = self.sorted(regions).into_iter();
+        let (mut asked, mut waited_for, mut refused) = (JoinSet::new(), Vec::new(), Vec::new());
+        loop {
+            if let Some(region) = next.next() {
+                let dialled = dial(region.clone());
+                waited_for.push(region.clone());
+                asked.spawn(async move { (region, dialled.await) });
+            }
+            let ended = match next.len() {
+                0 => asked.join_next().await,
+                _ => match tokio::time::timeout(self.alone, asked.join_next()).await {
+                    Ok(ended) => ended,
+                    Err(_) => continue,
+                },
             };
-            match connected.await {
-                Ok(tunnel) => return Ok((region, tunnel)),
-                Err(reason) => refused.push(format!("region {region}: {reason}")),
+            match ended {
+                Some(Ok((region, Ok(it)))) => {
+                    let before = waited_for.into_iter().take_while(|it| *it != region);
+                    self.note(before.collect());
+                    return Ok((region, it));
+                }
+                Some(Ok((region, Err(reason)))) => {
+                    waited_for.retain(|it| *it != region);
+                    refused.push(format!("region {region}: {reason}"));
+                }
+                Some(Err(error)) => refused.push(error.to_string()),
+                None if refused.is_empty() => return Err("no region is linked".to_owned()),
+                None => return Err(refused.join("; ")),
             }
         }
-        Err(if refused.is_empty() { "no region is linked".to_owned() } else { refused.join("; ") })
+    }
+
+    /// Silent regions last, and otherwise in the given order.
+    fn sorted(&self, mut regions: Vec<String>) -> Vec<String> {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|_, at| at.elapsed() < self.last);
+        regions.sort_by_key(|region| silent.contains_key(region));
+        regions
+    }
+
+    fn note(&self, silent: Vec<String>) {
+        let now = Instant::now();
+        let mut all = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(silent.into_iter().map(|region| (region, now)));
     }
 }
 
@@ -232,4 +319,51 @@ fn answer(reason: &str) -> String {
     format!(
         "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two regions, of which the second one accepts at once. Returns the region that accepted, and the time.
+    async fn ask(order: &Order, first: Option<Result<(), String>>) -> (String, Duration) {
+        let regions = ["a:5250", "b:5250"].map(str::to_owned);
+        let dial = |region: String| {
+            let first = first.clone();
+            async move {
+                match (region.as_str(), first) {
+                    ("a:5250", Some(answer)) => answer,
+                    ("a:5250", None) => std::future::pending().await,
+                    _ => Ok(()),
+                }
+            }
+        };
+        let began = Instant::now();
+        let (region, ()) = order.first(regions.into(), dial).await.unwrap();
+        (region, began.elapsed())
+    }
+
+    #[tokio::test]
+    async fn a_region_that_is_silent_delays_one_connection_for_a_moment_and_the_next_ones_not() {
+        let order = Order { alone: Duration::from_secs(1), ..Order::default() };
+        let is_soon = |(region, time): (String, Duration)| (region, time < order.alone);
+        let soon = |region: &str| (region.to_owned(), true);
+        assert_eq!(is_soon(ask(&order, Some(Ok(()))).await), soon("a:5250"), "the first counts");
+        assert_eq!(is_soon(ask(&order, Some(Err("no proxy".to_owned()))).await), soon("b:5250"));
+        assert_eq!(is_soon(ask(&order, None).await), ("b:5250".to_owned(), false));
+        assert_eq!(is_soon(ask(&order, None).await), soon("b:5250"));
+        // Later it is the first one again: one region's cache has the files of all racks.
+        let order = Order { last: Duration::ZERO, ..order };
+        assert_eq!(ask(&order, Some(Ok(()))).await.0, "a:5250");
+    }
+
+    #[tokio::test]
+    async fn the_reasons_of_all_regions_are_told() {
+        let regions = || ["a:5250", "b:5250"].map(str::to_owned).into();
+        let dial = |region: String| async move { Err::<(), _>(format!("{region} is full")) };
+        let refused = Order::default().first(regions(), dial).await.unwrap_err();
+        assert_eq!(refused, "region a:5250: a:5250 is full; region b:5250: b:5250 is full");
+        let none = Order::default().first(Vec::new(), dial).await.unwrap_err();
+        assert_eq!(none, "no region is linked");
+    }
 }

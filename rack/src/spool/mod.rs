@@ -327,7 +327,12 @@ impl Spool {
             return;
         }
         tracing::error!(bytes = self.size(), message);
-        let health = ServiceHealth { service: "spool".to_owned(), ok: false, message: message.to_owned() };
+        let health = ServiceHealth {
+            service: "spool".to_owned(),
+            ok: false,
+            message: message.to_owned(),
+            ..ServiceHealth::default()
+        };
         let observed_unix_ms = self.clock.unix_now();
         self.push(Fact { observed_unix_ms, body: Some(fact::Body::Health(health)), ..Fact::default() });
     }

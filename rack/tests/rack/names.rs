@@ -7,13 +7,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsForward, DnsRecord, DnsZone};
+use basalt_proto::rack_v1::{AddressRange, DnsConcern, DnsForward, DnsRecord, DnsZone, Fact, fact::Body};
 use basalt_rack::concern::store::write_concern;
 use basalt_rack::concern::{Concern, version};
 use basalt_rack::daemon::Daemon;
 
-use super::namespace::{ip, is_inside, peer};
-use super::support::{Client, DEADLINE, settings};
+use super::namespace::{Running, ip, is_inside, peer};
+use super::support::{Client, DEADLINE, fact, settings};
 
 fn record(owner: &str, rtype: &str, data: &str) -> DnsRecord {
     DnsRecord { owner: owner.into(), rtype: rtype.into(), ttl: 60, data: data.into() }
@@ -264,4 +264,56 @@ fn other_names_are_asked_of_their_servers_once_and_private_addresses_are_taken_f
         assert!(figure("basalt_rack_dns_cache_bytes") > 0.0);
         rack.stop().await;
     });
+}
+
+/// The message of a report about a service of the rack.
+async fn told(rack: &Daemon, service: &str, ok: bool) -> String {
+    let is_told = |fact: &Fact| match &fact.body {
+        Some(Body::Health(it)) => it.service == service && it.ok == ok,
+        _ => false,
+    };
+    match fact(&rack.facts, is_told).await.body {
+        Some(Body::Health(it)) => it.message,
+        _ => unreachable!("it was asked for"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dnsmasq_at_the_port_is_named_with_the_remedy_and_other_services_go_on() {
+    ["dig", "dnsmasq"].iter().for_each(|name| drop(peer(name)));
+    if !is_inside("names::dnsmasq_at_the_port_is_named_with_the_remedy_and_other_services_go_on") {
+        return;
+    }
+    ip("link set lo up");
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let port = settings.dns_port;
+    let root = peer("dnsmasq");
+    let mut command = Command::new(root.join("usr/sbin/dnsmasq"));
+    command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
+    command.args([
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--no-resolv",
+        "--no-hosts",
+        "--pid-file=",
+    ]);
+    // In this namespace it may not change its groups.
+    command.args(["--user=root", "--group=", "--bind-interfaces", "--listen-address=127.0.0.1"]);
+    let dnsmasq = Running::start(command.arg(format!("--port={port}")));
+    let began = std::time::Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < DEADLINE, "dnsmasq does not listen");
+        tokio::task::yield_now().await;
+    }
+    put(&settings.data_dir, 1, &concern(1, vec![record("m1", "A", "10.77.0.9")]));
+    let rack = Daemon::start(settings).await.unwrap();
+    let problem = told(&rack, "dns 127.0.0.1", false).await;
+    assert!(problem.contains("(dnsmasq) has it: end that program, or have it leave"), "{problem}");
+    assert!(problem.contains("dnsmasq: `except-interface`"), "{problem}");
+    told(&rack, "tftp 127.0.0.1", true).await;
+    drop(dnsmasq);
+    told(&rack, "dns 127.0.0.1", true).await;
+    assert!(dig(port, "m1.lab.example A +short").starts_with("10.77.0.9"));
+    rack.stop().await;
 }

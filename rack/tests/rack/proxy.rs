@@ -71,6 +71,7 @@ async fn a_rack_without_squid_names_the_package_and_serves_everything_else() {
         figure("basalt_rack_proxy_starts_total 0") && !figure("basalt_rack_proxy_failures_total 0"),
         "{lines:?}"
     );
+    assert!(figure("basalt_rack_proxy_requests_total{result=\"hit\"} 0"), "{lines:?}");
     rack.stop().await;
 }
 

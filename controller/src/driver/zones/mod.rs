@@ -402,12 +402,14 @@ pub async fn concern(
         domain: domain.name.clone(),
         servers: domain.spec.forward_to.iter().map(ToString::to_string).collect(),
     };
-    let open = estate.nets.iter().filter(|net| net.subnet.allow_dns);
+    let open = estate.nets.iter().filter(|net| net.subnet.allow_dns).map(|net| &net.subnet.cidr);
+    // One network once: a Subnet may be declared as clients too.
+    let recursion: BTreeSet<&Cidr> = open.chain(&settings.dns_clients).collect();
     let rest = DnsConcern {
         zones: Vec::new(),
         forwards: forwards.map(forward).collect(),
         upstream: settings.upstream_dns.iter().flatten().map(ToString::to_string).collect(),
-        recursion: open.map(|net| net.subnet.cidr.to_string()).collect(),
+        recursion: recursion.iter().map(ToString::to_string).collect(),
         secondaries: secondaries(store, &estate).await?,
     };
     let mut body = Vec::new();

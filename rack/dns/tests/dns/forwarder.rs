@@ -252,6 +252,25 @@ fn a_client_that_asks_many_names_drives_out_none_that_is_used() {
 }
 
 #[test]
+fn names_that_are_used_again_and_again_stay_within_the_limit_of_the_cache() {
+    let mut played = Played::new(Limits { cache: 1 << 16, ..Limits::default() });
+    let upstream = played.upstream("www.example.com. A");
+    played.answer(&upstream, ResponseCode::NoError, WWW, "");
+    let outcome = response(&upstream, ResponseCode::NoError, WWW, "");
+    // Each round uses the names of the rounds before again, which moves them to the young generation, and adds some.
+    for round in 0..40 {
+        for number in (0..round * 10).rev().chain(round * 10..(round + 1) * 10) {
+            let asked = query(&format!("host{number}.example.com. A"));
+            if let Next::Ask(upstream) = played.ask_as([10, 0, 0, 9], 0, &asked) {
+                played.forwarder.finish(played.now, &upstream, outcome.clone());
+            }
+            let (entries, size) = played.forwarder.kept();
+            assert!(size <= 1 << 16, "{entries} entries of {size} octets in round {round}");
+        }
+    }
+}
+
+#[test]
 fn a_query_that_comes_back_is_refused() {
     let (mut ours, mut other) = (Played::new(Limits::default()), Played::new(Limits::default()));
     other.forwarder = Forwarder::new(2, Limits::default());
