@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// An image that can be installed.
-async fn image(lab: &Lab) {
+pub(crate) async fn image(lab: &Lab) {
     let blob = Blob { sha256: [4; 32], size: 1000, location: "here".to_owned() };
     lab.region.store().put_blob(&blob).await.unwrap();
     let files = json!({"root_tarball": {"sha256": hex::encode(blob.sha256), "size": 1000}});
@@ -21,7 +21,7 @@ async fn image(lab: &Lab) {
 }
 
 /// The result of a task that succeeded, with the ends of these scripts.
-fn succeeded(task: &Task, scripts: &[&str]) -> TaskResult {
+pub(crate) fn succeeded(task: &Task, scripts: &[&str]) -> TaskResult {
     let nic = Nic { name: "eth0".to_owned(), mac: MAC.to_owned(), boot: true, ..Nic::default() };
     let end = |name: &&str| ScriptEnd { name: (*name).to_owned(), ..ScriptEnd::default() };
     TaskResult {

@@ -16,6 +16,7 @@ mod carried;
 mod connections;
 mod consequences;
 mod console;
+mod deleted_rack;
 mod deltas;
 mod dhcp;
 mod enlistment;
