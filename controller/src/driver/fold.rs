@@ -116,7 +116,7 @@ fn add(out: &mut Facts, fact: &Fact, observed: Observed) {
                 FIRST_BOOT_FAILED => Some(Some(it.message.into())),
                 _ => None,
             };
-            // Whoever mended the system ran the scripts again. A report of the failure before may come later than that of the success.
+            // A person who mended the system ran the scripts again. A report of the failure before may come later than that of the success.
             let went_well = out.first_boot.get(&attempt).is_some_and(|it| it.failure.is_none());
             if let Some(failure) = failure.filter(|_| !went_well) {
                 out.first_boot.insert(attempt, FirstBootEnded { at, failure });

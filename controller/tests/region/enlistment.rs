@@ -285,29 +285,6 @@ async fn machines_boot_the_ephemeral_image_with_the_options_of_settings_tags_and
     assert!(progress["at"].is_string(), "{progress}");
 }
 
-#[tokio::test]
-async fn a_stranger_whom_two_racks_bring_at_once_is_one_discovery_and_one_machine() {
-    let (lab, controller, r1) = network().await;
-    let r2 = Linked::come(&lab, controller.rpc_address(), "r2", "10.77.0.3/24").await;
-    tokio::join!(told(&r1), told(&r2));
-    tokio::join!(found(&r1, &[A, B], "5BR47J2"), found(&r2, &[B, A], "5BR47J2"));
-    let both = until("one Discovery that both racks have seen", async || {
-        let found = list(&lab, "discoveries").await;
-        let racks = found.iter().find_map(|it| Some(it["status"]["racks"].as_array()?.len()))?;
-        (found.len() == 1 && racks == 2).then_some(found)
-    })
-    .await;
-    assert_eq!(both[0]["status"]["macs"], json!([A, B]));
-
-    // Both bring it again, and now a Machine is made of it.
-    machines_are_created(&lab, &r1).await;
-    tokio::join!(found(&r1, &[A, B], "5BR47J2"), found(&r2, &[B, A], "5BR47J2"));
-    until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
-    let machines = list(&lab, "machines").await;
-    let names: Vec<_> = machines.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["dell-inc-5br47j2"]);
-}
-
 fn invented(number: usize) -> String {
     format!("02:00:00:00:{:02x}:{:02x}", number / 256, number % 256)
 }
