@@ -254,7 +254,7 @@ mod tests {
     use crate::name::LabName;
     use std::process::Command;
 
-    /// What `tests/lab/demo begin` says beside these files of a demo.
+    /// Runs `tests/lab/demo begin` in a directory with these files of a demo. Returns its output.
     fn begin(labs: &Path) -> String {
         let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/demo"));
         script.args(["begin", &std::process::id().to_string()]).env("BASALT_LAB_DIR", labs);
