@@ -203,7 +203,7 @@ soak-histories:
 # One line of JSON a benchmark, also in target/bench.jsonl; more is better in every ratio.
 API_BENCHES := $(addprefix api_,get_one put_one list_500 apply_10000 watch_200)
 RACK_BENCHES := bmc_readings dhcp_dora dns_answers dns_forward dns_zone failover http_image memory_rack ntp_answers tftp_one_client
-BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region ui_10000 fleet $(RACK_BENCHES) boot_to_ready
+BENCHES := provider_handshake terraform_plan_1000 terraform_apply_1000 $(API_BENCHES) allocate_5000 allocate_address memory_region ui_10000 fleet strangers $(RACK_BENCHES) boot_to_ready
 # Never by /dev/stderr: to open it again truncates the file that it may be.
 RECORD := awk -v record=$(TARGET)/bench.jsonl '/^[{]/ { print >> record; n++ } { print; fflush() } END { exit !n }'
 
@@ -242,6 +242,11 @@ FLEET := 100 300 1000
 bench-fleet: root setup
 	cargo build -q --release --workspace --bins
 	$(AS_ROOT) env BASALT_BIN_DIR=$(TARGET)/release cargo bench -q -p basalt-tests --bench fleet -- $(FLEET) | $(RECORD)
+
+.PHONY: bench-strangers
+bench-strangers: root setup
+	cargo build -q --release --workspace --bins
+	$(AS_ROOT) env BASALT_BIN_DIR=$(TARGET)/release cargo bench -q -p basalt-tests --bench strangers -- 200 | $(RECORD)
 
 .PHONY: bench-ui_10000
 bench-ui_10000: setup
