@@ -183,16 +183,18 @@ impl Awaited {
     /// Waits until all are ready. Returns the number that became ready in a minute.
     pub(crate) async fn ready(mut self, fleet: &Fleet) -> Result<f64> {
         let count = self.names.len();
+        let mut until = tokio::time::Instant::now() + PATIENCE;
         while let Some(first) = self.names.first().cloned() {
-            let Ok(event) = tokio::time::timeout(PATIENCE, self.watch.next()).await else {
+            let Ok(event) = tokio::time::timeout_at(until, self.watch.next()).await else {
                 let (left, plural) = (self.names.len(), self.plural);
                 let story = fleet.story(plural, &first).await;
                 return Err(format!("{left} of {count} {plural} do not get there; {first}: {story}").into());
             };
             if let What::Put(object) = event?.what
                 && is_ready(&object)
+                && self.names.remove(object.metadata.name.as_str())
             {
-                self.names.remove(object.metadata.name.as_str());
+                until = tokio::time::Instant::now() + PATIENCE;
             }
         }
         Ok(count as f64 * 60.0 / self.began.elapsed().as_secs_f64())
