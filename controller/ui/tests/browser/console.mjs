@@ -119,6 +119,7 @@ test('a session that ends while somebody types: a login over the page, and the w
   await again.waitFor();
   for (let times = 0; times < 2; times += 1) await page.keyboard.press('Escape');
   assert.equal(await again.getByLabel('User').inputValue(), 'joe');
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('name')), 'password');
   await picture(page, 'session-ended');
   await accessible(page, 'a session that has ended');
   await again.getByLabel('Password').fill(PASSWORD);
