@@ -127,6 +127,13 @@ test('from the first run to the release: a stranger is accepted, deployed while 
   await picture(page, 'operations');
   await page.goto('/ui/machines/sim-2/operations');
   await operations.getByRole('row', { name: /recommission.*done/ }).waitFor(LONG);
+
+  // The rack has the image that it served, and leases addresses.
+  await page.goto('/ui/images/debian-12');
+  await page.getByRole('region', { name: 'Racks with the image' }).getByRole('link', { name: 'rack-1' }).click();
+  await says(page.getByRole('region', { name: 'Images in the cache' }).getByRole('row', { name: /ephemeral/ }), 'all files');
+  await page.getByRole('region', { name: 'Leases' }).getByRole('row', { name: /lab/ }).waitFor();
+  await picture(page, 'rack-leases');
   assert.deepEqual(complaints, []);
   await context.close();
 });
