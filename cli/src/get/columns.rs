@@ -473,6 +473,11 @@ mod tests {
 
     #[test]
     fn a_rack_says_which_services_do_not_run_and_an_image_how_large_it_is() {
+        let cache = json!({"bytes": 3_145_728, "images": {"debian-12": {"held": 1, "files": 1}}});
+        let leases = json!({"lab": {"running": 12, "addresses": 100}});
+        let rack = json!({"metadata": {"name": "r1"}, "status": {"cache": cache, "leases": leases}});
+        let all = shown("Rack", rack, true).join("; ");
+        assert!(all.contains("LEASES lab 12/100; IMAGES debian-12; CACHE 3.0MiB"), "{all}");
         let services = json!({
             "dhcp eth0": {"state": "running"}, "dhcp eth1": {"state": "running"}, "tftp 10.77.0.2:69": {"state": "stopped"},
         });
@@ -481,11 +486,6 @@ mod tests {
         assert!(shown("Rack", rack).contains(
             "CONNECTED true; VERSION 0.3.0; ADDRESSES -; SERVICES dhcp,tftp 10.77.0.2:69 (stopped)"
         ));
-        let cache = json!({"bytes": 3_145_728, "images": {"debian-12": {"held": 1, "files": 1}}});
-        let leases = json!({"lab": {"running": 12, "addresses": 100}});
-        let rack = json!({"metadata": {"name": "r1"}, "status": {"cache": cache, "leases": leases}});
-        let all = super::tests::shown("Rack", rack, true).join("; ");
-        assert!(all.contains("LEASES lab 12/100; IMAGES debian-12; CACHE 3.0MiB"), "{all}");
         let files = json!({"kernel": {"size": 1_048_576}, "initrd": {"size": 524_288}});
         let image =
             json!({"metadata": {"name": "e"}, "spec": {"os": "debian", "release": "12", "files": files}});
