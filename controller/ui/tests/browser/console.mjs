@@ -579,6 +579,8 @@ test('an image is declared, and its missing file is uploaded in the browser', as
 test('a rack says which images it holds, and an image which racks hold it', async () => {
   const { page, context, complaints } = await person(chrome, url);
   await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/racks');
+  await says(page.locator('main'), 'Rack controllers, which serve networks');
   await page.goto('/ui/racks/r1');
   await says(page.locator('main'), '2 files, 3 GiB of 50 GiB');
   await says(page.locator('main'), 'It has no dynamic addresses to lease.');
