@@ -477,7 +477,7 @@ mod tests {
         let leases = json!({"lab": {"running": 12, "addresses": 100}});
         let rack = json!({"metadata": {"name": "r1"}, "status": {"cache": cache, "leases": leases}});
         let all = shown("Rack", rack, true).join("; ");
-        assert!(all.contains("LEASES lab 12/100; IMAGES debian-12; CACHE 3.0MiB"), "{all}");
+        assert!(all.contains("LEASES lab 12/100; IMAGES debian-12; CACHE 3MiB"), "{all}");
         let services = json!({
             "dhcp eth0": {"state": "running"}, "dhcp eth1": {"state": "running"}, "tftp 10.77.0.2:69": {"state": "stopped"},
         });
