@@ -34,6 +34,8 @@ pub const SYSLOG: &str = "syslog ";
 /// Prefix of the name under which the state of a secondary of a zone is reported. The zone, a space and the secondary's
 /// name follow. An empty message: the secondary is no longer declared.
 pub const SECONDARY: &str = "secondary ";
+/// The number of files that a [`CacheFact`](rack_v1::CacheFact) names at most.
+pub const CACHE_NAMES: usize = 256;
 /// The name of the rack's caching proxy. An empty message: it is switched off in the Settings.
 pub const PROXY: &str = "proxy";
 /// The authority that a rack gives to CONNECT on the racks' port (RFC 9113 §8.5) for a connection to the region's caching

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::Attempts;
-use crate::blobs::{BlobOrigin, BlobStore, NoOrigin};
+use crate::blobs::{self, BlobOrigin, BlobStore, NoOrigin};
 use crate::boot::BootTable;
 use crate::certificates::Certificates;
 use crate::clock::{Clock, wall_ms};
@@ -273,6 +273,7 @@ impl Daemon {
         tasks.spawn(watch_files(Arc::clone(&concerns), stop.clone()));
         tasks.spawn(tidy(Arc::clone(&blobs), stop.clone()));
         tasks.spawn(room::keep(Arc::clone(&blobs), facts.disk(), stop.clone()));
+        tasks.spawn(blobs::tell(Arc::clone(&blobs), facts.clone(), blobs::PACE, stop.clone()));
         tasks.spawn(prefetch(blobs, Arc::clone(&concerns), stop.clone()));
         tasks.spawn(services.keep(stop.clone()));
         let spki_sha256 = identity.spki_sha256.clone();

@@ -7,8 +7,8 @@ use basalt_api::values::{UntrustedMessage, UntrustedName};
 use basalt_dhcp::Mac;
 use basalt_proto::rack_v1::{
     AgentBmcAccount, AgentCheckpoint, AgentClaim, AgentProgress, AgentResult, BootAlarm, BootMachine,
-    BootRequestFact, BootTraceEntry, BootTraceFact, DhcpInForceFact, DhcpServerFact, Fact, LeaseFact,
-    PowerReading, PowerResult, ReadinessFact, ServiceHealth, fact::Body,
+    BootRequestFact, BootTraceEntry, BootTraceFact, CacheFact, DhcpInForceFact, DhcpServerFact, Fact,
+    LeaseFact, PowerReading, PowerResult, ReadinessFact, ServiceHealth, fact::Body,
 };
 
 use crate::boot::{Armed, BootTable};
@@ -199,6 +199,7 @@ pub fn printable(fact: Fact) -> Fact {
                 message(said);
             }
             Body::DhcpInForce(DhcpInForceFact { delegation: _, leftover: _, unsure_ms: _ }) => {}
+            Body::Cache(CacheFact { files: _, bytes: _, limit_bytes: _, held: _, more: _ }) => {}
             Body::DhcpServer(DhcpServerFact { address, subnet_uid, seen }) => {
                 names([address, subnet_uid]);
                 message(seen);

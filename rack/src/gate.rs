@@ -62,6 +62,7 @@ impl Class {
             | Body::BmcAccount(_)
             | Body::Checkpoint(_)
             | Body::Health(_)
+            | Body::Cache(_)
             | Body::DhcpInForce(_)
             | Body::BootTrace(_) => return None,
         })

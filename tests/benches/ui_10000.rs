@@ -1,11 +1,15 @@
 //! Measures the list of 10,000 machines in Debian's Chromium: the time to the first rows, and the time of a filter over all rows.
 //!
+//! Also the bytes until the first rows, and the memory of a page before and after some minutes of a busy fleet: 1,000 changes a minute.
+//! `BASALT_BUSY_SECONDS` is that time: 300 without it, 3600 for an hour.
+//!
 //! `cargo bench -p basalt-tests --bench ui_10000` prints two lines of JSON. Needs PostgreSQL's binaries and npm. The region runs in this
 //! process.
 
 use std::error::Error;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_api::client::{Client, ClientConfig};
@@ -29,6 +33,11 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// Limits in milliseconds: time to the first rows, and time of a filter.
 const ALLOWED: [(&str, f64); 2] = [("rows", 1000.0), ("filter", 100.0)];
 
+/// The busy time without `BASALT_BUSY_SECONDS`, in seconds.
+const BUSY_SECONDS: u64 = 300;
+/// Machines that are changed at once, each second: about 1,000 a minute.
+const CHANGES: usize = 17;
+
 const PASSWORD: &str = "correct horse battery";
 
 #[tokio::main]
@@ -50,19 +59,33 @@ async fn main() -> Result<(), Box<dyn Error>> {
         token: Some(token.trim().to_owned()),
         ..ClientConfig::default()
     };
-    furnish(&Client::new(&config)?).await?;
+    let client = Client::new(&config)?;
+    furnish(&client).await?;
     let mut steps = Command::new(browser::program());
     browser::set_up(&mut steps);
     steps.args(["node", "tests/browser/bench.mjs"]);
+    let busy =
+        std::env::var("BASALT_BUSY_SECONDS").ok().and_then(|it| it.parse().ok()).unwrap_or(BUSY_SECONDS);
     steps.env("REGION_URL", url).env("PASSWORD", PASSWORD).env("MACHINES", MACHINES.to_string());
-    let output = tokio::task::spawn_blocking(move || steps.output()).await??;
+    let mut steps = steps.env("BUSY_SECONDS", busy.to_string()).stdout(Stdio::piped()).spawn()?;
+    let said = BufReader::new(steps.stdout.take().ok_or("no output")?).lines();
+    let (runtime, mut changes, mut last) = (tokio::runtime::Handle::current(), None, String::new());
+    let (ended, figures) = tokio::task::spawn_blocking(move || {
+        for line in said.map_while(Result::ok) {
+            match line.as_str() {
+                "busy" => changes = Some(runtime.spawn(change(client.clone()))),
+                "calm" => drop(changes.take().map(|task| task.abort())),
+                _ => last = line,
+            }
+        }
+        (steps.wait(), last)
+    })
+    .await?;
     region.stop().await;
-    if !output.status.success() {
-        return Err(
-            format!("the browser's steps failed:\n{}", String::from_utf8_lossy(&output.stderr)).into()
-        );
+    if !ended?.success() {
+        return Err("the browser's steps failed".into());
     }
-    let figures: Value = serde_json::from_slice(&output.stdout)?;
+    let figures: Value = serde_json::from_str(&figures)?;
     for (name, allowed) in ALLOWED {
         let took = figures[name].as_f64().ok_or_else(|| format!("no time of {name} in {figures}"))?;
         let line = json!({
@@ -107,6 +130,21 @@ async fn furnish(client: &Client) -> Result<(), Box<dyn Error>> {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Ok(())
+}
+
+/// Changes the descriptions of machines, one after the other, until it is aborted.
+async fn change(client: Client) {
+    let mut timer = tokio::time::interval(Duration::from_secs(1));
+    for round in 0.. {
+        timer.tick().await;
+        let documents = (0..CHANGES).map(|place| {
+            let mut changed = machine((round * CHANGES + place) % MACHINES);
+            changed["spec"]["description"] = json!(format!("busy {round}"));
+            serde_json::from_value(changed).expect("a document")
+        });
+        let request = ApplyRequest { documents: documents.collect(), ..ApplyRequest::default() };
+        client.apply(&request, false).await.expect("it is changed");
+    }
 }
 
 /// A typical machine of a fleet: in a row, with a BMC, and without work.

@@ -18,7 +18,7 @@ use basalt_db::splice::Text;
 use basalt_db::{Key, NewFact, NewOperation, NoJudge, Precondition, Put, TestResult};
 use basalt_engine::Policy;
 use basalt_lab::site::Programs;
-use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, Fact, LogBatch, LogLine, fact::Body};
+use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, CacheFact, Fact, LogBatch, LogLine, fact::Body};
 use basalt_region::controller::Controller;
 use basalt_region::racks::observed::{self, Observed};
 use basalt_region::region::Region;
@@ -71,6 +71,7 @@ impl World {
             "first_seen_at": "2026-01-01T00:00:00Z", "last_seen_at": "2026-01-01T00:00:00Z"});
         observe(region, "Discovery", "printer", seen).await;
         boots(region).await;
+        cache(region).await;
         logs(region).await;
         report(region, "web1").await;
         operations(region, "web1").await;
@@ -224,6 +225,16 @@ async fn boots(region: &Region) {
         let facts = [observed::new_fact(fact, 0)];
         region.store().store_facts(rack, "r1", uuid::Uuid::from_u128(1), &facts).await.expect("it is stored");
     }
+}
+
+/// Reports what the cache of a rack holds, as the rack does: the file of the image debian-12, and another one.
+async fn cache(region: &Region) {
+    let rack = RackId::from(region.store().get("Rack", Key::Name("r1")).await.expect("a rack").uid);
+    let held = vec![vec![0; 32]];
+    let cache = CacheFact { files: 2, bytes: 3 * GIB, limit_bytes: 50 * GIB, held, more: 0 };
+    let fact = Fact { seq: 1, body: Some(Body::Cache(cache)), ..Fact::default() };
+    let facts = [basalt_db::NewFact { object: Some(rack.into()), ..observed::new_fact(fact, 0) }];
+    region.store().store_facts(rack, "r1", uuid::Uuid::from_u128(3), &facts).await.expect("it is stored");
 }
 
 /// Delivers a machine's log, as a rack does: a line a second until now, more lines than a page shows at first.

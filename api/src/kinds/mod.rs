@@ -83,7 +83,9 @@ pub use network::{
     VlanSpec, VlanStatus,
 };
 pub use place::{Pool, PoolSpec, PoolStatus, Zone, ZoneSpec, ZoneStatus};
-pub use rack::{ConcernState, Rack, RackService, RackSpec, RackStatus, ServiceState};
+pub use rack::{
+    CachedImage, ConcernState, Rack, RackCache, RackLeases, RackService, RackSpec, RackStatus, ServiceState,
+};
 pub use record::{RecordData, RecordType};
 pub use route::{StaticRoute, StaticRouteSpec, StaticRouteStatus};
 #[cfg(any(test, feature = "sample-kind"))]

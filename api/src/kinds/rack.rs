@@ -59,6 +59,51 @@ pub struct RackStatus {
     /// The state of each service of the rack.
     #[field(volatile)]
     pub services: BTreeMap<String, RackService>,
+    /// The rack's cache of image files, as the rack last reported it. It reports changes within about a minute.
+    #[field(volatile)]
+    pub cache: Option<RackCache>,
+    /// The running leases of dynamic addresses that the rack has granted, by subnet. Counted about once a minute.
+    #[field(volatile)]
+    pub leases: BTreeMap<String, RackLeases>,
+}
+
+/// A rack's cache of image files.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct RackCache {
+    /// The number of files in the cache.
+    #[field(default = 0)]
+    pub files: u64,
+    /// The size of the cache in bytes, with the files that are being fetched.
+    #[field(default = 0)]
+    pub bytes: u64,
+    /// The most bytes that the cache may have.
+    #[field(default = 0)]
+    pub limit_bytes: u64,
+    /// The images of which the cache has files.
+    pub images: BTreeMap<String, CachedImage>,
+    /// Files of images in the cache that the rack does not name: it names 256.
+    #[field(default = 0)]
+    pub unnamed: u64,
+    /// The time of the report.
+    pub reported_at: Option<Timestamp>,
+}
+
+/// An image in a rack's cache.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct CachedImage {
+    /// The number of the image's files in the cache.
+    pub held: u64,
+    /// The number of the image's files.
+    pub files: u64,
+}
+
+/// The leases of a rack in a subnet.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct RackLeases {
+    /// The number of leases that run.
+    pub running: u64,
+    /// The number of dynamic addresses that the rack may lease in the subnet.
+    pub addresses: u64,
 }
 
 /// The configuration of a concern on a rack.

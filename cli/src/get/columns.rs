@@ -32,11 +32,13 @@ enum Cell {
     Sizes(&'static str),
     /// Services by their first word; those that do not run by their whole name, with their state.
     Services(&'static str),
+    /// Leases by subnet, as `lab 12/100`.
+    Leases(&'static str),
     /// The image of the deployment there.
     Image(&'static str),
 }
 
-use Cell::{At, Bytes, Image, Keys, Or, Services, Sizes};
+use Cell::{At, Bytes, Image, Keys, Leases, Or, Services, Sizes};
 
 const fn col(head: &'static str, cell: Cell) -> Column {
     Column { head, cell, wide: false }
@@ -153,6 +155,9 @@ const COLUMNS: &[(&str, &[Column])] = &[
             col("SERVICES", Services("status.services")),
             wide("ZONE", At("spec.zone")),
             wide("VLANS", At("status.vlans")),
+            wide("LEASES", Leases("status.leases")),
+            wide("IMAGES", Keys("status.cache.images")),
+            wide("CACHE", Bytes("status.cache.bytes")),
             wide("MAINTENANCE", At("spec.maintenance")),
             wide("LAST SEEN", At("status.last_seen")),
         ],
@@ -333,6 +338,9 @@ fn cell(object: &Value, cell: Cell, images: &BTreeMap<String, String>) -> String
             let others = others.map(|(name, service)| format!("{name} ({})", at(service, "state")));
             listed(running.into_iter().chain(others))
         }
+        Leases(path) => listed(members(object, path).map(|(subnet, leases)| {
+            format!("{subnet} {}/{}", at(leases, "running"), at(leases, "addresses"))
+        })),
         Image(path) => {
             let deployment = find(object, path).and_then(Value::as_str);
             deployment.and_then(|name| images.get(name).cloned()).unwrap_or_else(nothing)
@@ -465,6 +473,11 @@ mod tests {
 
     #[test]
     fn a_rack_says_which_services_do_not_run_and_an_image_how_large_it_is() {
+        let cache = json!({"bytes": 3_145_728, "images": {"debian-12": {"held": 1, "files": 1}}});
+        let leases = json!({"lab": {"running": 12, "addresses": 100}});
+        let rack = json!({"metadata": {"name": "r1"}, "status": {"cache": cache, "leases": leases}});
+        let all = shown("Rack", rack, true).join("; ");
+        assert!(all.contains("LEASES lab 12/100; IMAGES debian-12; CACHE 3MiB"), "{all}");
         let services = json!({
             "dhcp eth0": {"state": "running"}, "dhcp eth1": {"state": "running"}, "tftp 10.77.0.2:69": {"state": "stopped"},
         });
@@ -497,7 +510,7 @@ mod tests {
                 COLUMNS.iter().find(|(of, _)| *of == kind.name).unwrap_or_else(|| panic!("{}", kind.name));
             for Column { head, cell, .. } in *columns {
                 let (At(path) | Or(path) | Keys(path) | Bytes(path) | Sizes(path) | Services(path)
-                | Image(path)) = cell;
+                | Leases(path) | Image(path)) = cell;
                 let known = match path.split_once('.') {
                     Some(("spec", path)) => leads(kind.spec, path),
                     Some(("status", path)) => leads(kind.status, path),

@@ -3,15 +3,16 @@
 //! - the IPv4 leases of other racks in the rack's subnets,
 //! - the rack's own leases, IPv4 and IPv6, in case the rack has lost its lease file.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 
-use basalt_api::values::{Mac, RackId, Timestamp};
+use basalt_api::values::{Mac, RackId, SubnetId, Timestamp, Uid};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::fact::NewFact;
-use crate::object::timestamp;
+use crate::object::{timestamp, unsigned};
 use crate::{Store, StoreError};
 
 /// The kind of facts that are leases.
@@ -58,6 +59,29 @@ pub struct RackLease {
 pub struct LeasesSeen {
     snapshot: String,
     subnets: Vec<Uuid>,
+}
+
+/// The leases of a rack in a subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubnetLeases {
+    /// The subnet.
+    pub subnet: SubnetId,
+    /// The number of leases that run.
+    pub running: u64,
+    /// The number of addresses in the rack's blocks.
+    pub addresses: u64,
+}
+
+/// The number of addresses from the first to the last one.
+fn addresses(first: &str, last: &str) -> u64 {
+    let number = |address: &str| match address.parse() {
+        Ok(IpAddr::V4(address)) => Some(u128::from(address.to_bits())),
+        Ok(IpAddr::V6(address)) => Some(Ipv6Addr::to_bits(address)),
+        Err(_) => None,
+    };
+    let count =
+        number(last).zip(number(first)).and_then(|(last, first)| last.checked_sub(first)?.checked_add(1));
+    u64::try_from(count.unwrap_or_default()).unwrap_or(u64::MAX)
 }
 
 /// Stores a lease from a rack's fact. Other facts are ignored.
@@ -262,6 +286,42 @@ impl Store {
             given_back: false,
             by: Grantor::Itself,
         }))
+    }
+
+    /// The number of running leases that a rack has granted in each subnet in which it has blocks of addresses. Reads the
+    /// leases of those subnets alone.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub async fn rack_leases(&self, rack: RackId) -> Result<Vec<SubnetLeases>, StoreError> {
+        let blocks = sqlx::query!(
+            r#"select subnet, host(lower(span)) as "first!", host(upper(span)) as "last!"
+               from dhcp_block where rack = $1 and leaves_at is null"#,
+            rack.get()
+        );
+        let mut counts: BTreeMap<Uuid, SubnetLeases> = BTreeMap::new();
+        for block in blocks.fetch_all(self.pool()).await? {
+            let new =
+                || SubnetLeases { subnet: SubnetId::from(Uid::from(block.subnet)), running: 0, addresses: 0 };
+            let count = counts.entry(block.subnet).or_insert_with(new);
+            count.addresses = count.addresses.saturating_add(addresses(&block.first, &block.last));
+        }
+        let subnets: Vec<Uuid> = counts.keys().copied().collect();
+        let running = sqlx::query!(
+            r#"select subnet as "subnet!", count(*) as "count!" from (
+                 select subnet from lease where subnet = any($2) and rack = $1 and not given_back and ends_at > now()
+                 union all
+                 select subnet from lease6 where subnet = any($2) and rack = $1 and not given_back and ends_at > now()) l
+               group by subnet"#,
+            rack.get(),
+            &subnets
+        );
+        for row in running.fetch_all(self.pool()).await? {
+            if let Some(count) = counts.get_mut(&row.subnet) {
+                count.running = unsigned(row.count);
+            }
+        }
+        Ok(counts.into_values().collect())
     }
 
     /// Deletes leases that ended long ago, and leases of deleted subnets.

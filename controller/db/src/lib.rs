@@ -121,7 +121,7 @@ pub use ipam::{
     ServedSubnet, SubnetUse, TakenAddress, TakenPage,
 };
 pub use known::KnownNews;
-pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease};
+pub use lease::{CurrentLease, Grantor, LastLease, LeasesSeen, RackLease, SubnetLeases};
 pub use log_target::{LogProgress, LogTarget, Positions};
 pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};

@@ -405,6 +405,7 @@ fn in_words(fact: &Fact) -> String {
         }
         Some(Observed::Health(it)) if it.ok => format!("{} runs", it.service),
         Some(Observed::Health(it)) => format!("{} does not run: {}", it.service, it.message),
+        Some(Observed::Cache(it)) => format!("its image cache holds {} files, {} bytes", it.files, it.bytes),
         Some(Observed::Alarm(it)) => format!("ALARM {}: {}", it.code, it.message),
         Some(Observed::Readiness(it)) if !it.message.is_empty() => {
             format!("the installed system reports {}: {}", it.level, it.message)

@@ -1,19 +1,23 @@
 //! The reconciliation of a rack: writes the concerns of all racks and its own ones, and its status from its answers.
 
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use basalt_api::kinds::{ConcernState, Condition, ConditionStatus, RackSpec, RackStatus, ServiceState};
+use basalt_api::kinds::{
+    CachedImage, ConcernState, Condition, ConditionStatus, RackCache, RackLeases, RackSpec, RackStatus,
+    ServiceState,
+};
 use basalt_api::plan::{PlanReport, Wait};
-use basalt_api::values::{RackId, Sha256, Timestamp};
-use basalt_db::{Lease, Object, StoreError, Then};
+use basalt_api::values::{RackId, Sha256, SubnetId, Timestamp};
+use basalt_db::{Lease, Object, StoreError, SubnetLeases, Then};
 
 use super::converge::Driver;
-use super::load::spec;
+use super::load::{Image, spec};
 use super::machine::to_json;
 use super::services::{self, Link, Said};
 use super::{concerns, discovery, strangers};
-use crate::racks::observed::Observed;
+use crate::racks::observed::{Cache, Observed};
 
 /// The interval at which a disconnected rack is reconciled. A Hello wakes it at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -143,7 +147,7 @@ async fn status(
     let before: RackStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let mut status = RackStatus::default();
     status.common.observed_generation = object.generation;
-    let (mut introduced, mut told) = (None, Vec::new());
+    let (mut introduced, mut told, mut cached) = (None, Vec::new(), None);
     for fact in driver.store.latest_facts(object.uid).await? {
         status.last_seen = status.last_seen.max(Some(fact.stored_at));
         match Observed::of(&fact) {
@@ -153,6 +157,7 @@ async fn status(
             Some(Observed::Health(what)) => {
                 told.push(Said { id: fact.id, stored_at: fact.stored_at, what });
             }
+            Some(Observed::Cache(what)) => cached = Some((fact.stored_at, what)),
             _ => {}
         }
     }
@@ -176,11 +181,18 @@ async fn status(
     let served: Vec<IpAddr> = hello.served().collect();
     status.version = Some(String::from(hello.version)).filter(|it| !it.is_empty());
     status.spki_sha256 = hello.spki_sha256.parse().ok();
-    for net in driver.estate().await?.nets.iter() {
+    let estate = driver.estate().await?;
+    status.cache = cached.map(|(at, cache)| cache_of(&cache, at, &estate.images));
+    for net in estate.nets.iter() {
         if served.iter().any(|address| net.subnet.cidr.contains(*address)) {
             status.vlans.insert(net.subnet.vlan.clone());
         }
     }
+    let names = estate.nets.iter().map(|net| (net.uid, net.name.as_str())).collect();
+    let leases = leases_of(&driver.store.rack_leases(uid).await?, &names);
+    // A new status is a row: counts of leases change all the time, and come with a new `last_seen`.
+    let is_due = status.last_seen != before.last_seen || !leases.keys().eq(before.leases.keys());
+    status.leases = if is_due { leases } else { before.leases.clone() };
     let stored = driver.store.concern_heads(uid).await?;
     let mut refused = Vec::new();
     for ack in driver.store.concern_acks(uid).await? {
@@ -217,6 +229,33 @@ fn last_seen(
     }
     let is_young = |at: &Timestamp| before.connected && now.duration_since(*at).as_secs() < SEEN_ANEW;
     before.last_seen.filter(is_young).or(Some(now))
+}
+
+/// The cache as it is shown: the images of which it has files.
+fn cache_of(cache: &Cache, reported_at: Timestamp, images: &[Image]) -> RackCache {
+    let held: HashSet<&Sha256> = cache.held.iter().collect();
+    let shown = images.iter().filter_map(|image| {
+        let files = image.spec.files.values();
+        let here = files.clone().filter(|file| held.contains(&file.sha256)).count() as u64;
+        (here > 0).then(|| (image.name.clone(), CachedImage { held: here, files: files.count() as u64 }))
+    });
+    RackCache {
+        files: cache.files,
+        bytes: cache.bytes,
+        limit_bytes: cache.limit_bytes,
+        images: shown.collect(),
+        unnamed: cache.more,
+        reported_at: Some(reported_at),
+    }
+}
+
+/// The leases of each subnet by the subnet's name.
+fn leases_of(counts: &[SubnetLeases], names: &BTreeMap<SubnetId, &str>) -> BTreeMap<String, RackLeases> {
+    let shown = counts.iter().filter_map(|it| {
+        let leases = RackLeases { running: it.running, addresses: it.addresses };
+        Some(((*names.get(&it.subnet)?).to_owned(), leases))
+    });
+    shown.collect()
 }
 
 fn remark(silent: &Link) -> String {

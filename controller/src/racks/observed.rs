@@ -9,7 +9,7 @@
 use std::net::IpAddr;
 
 use basalt_api::agent::{BmcDriver, Checkpoint, TaskResult};
-use basalt_api::values::{Attempt, Mac, Timestamp, Uid, UntrustedMessage, UntrustedName};
+use basalt_api::values::{Attempt, Mac, Sha256, Timestamp, Uid, UntrustedMessage, UntrustedName};
 use basalt_db::{NewFact, StrangerSeen};
 use basalt_proto::rack_v1 as wire;
 use basalt_proto::rack_v1::fact::Body;
@@ -45,6 +45,8 @@ pub enum Observed {
     Result(Box<TaskResult>),
     /// The state of a rack's service.
     Health(Health),
+    /// What a rack's cache of image files holds.
+    Cache(Cache),
     /// Something that a person should see.
     Alarm(Alarm),
     /// An installed system reported.
@@ -191,6 +193,17 @@ impl Health {
     pub fn new(service: UntrustedName, ok: bool, message: UntrustedMessage) -> Self {
         Self { service, ok, message, serial: None, answered_ago_ms: None }
     }
+}
+
+/// See [`wire::CacheFact`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the wire message says it")]
+pub struct Cache {
+    pub files: u64,
+    pub bytes: u64,
+    pub limit_bytes: u64,
+    pub held: Vec<Sha256>,
+    pub more: u64,
 }
 
 /// See [`wire::BootAlarm`].
@@ -387,6 +400,17 @@ impl Observed {
                 serial: it.serial,
                 answered_ago_ms: it.answered_ago_ms,
             }),
+            Body::Cache(it) => {
+                let named = it.held.iter().take(basalt_proto::CACHE_NAMES);
+                let held = named.filter_map(|hash| Some(Sha256::new(hash.as_slice().try_into().ok()?)));
+                Self::Cache(Cache {
+                    files: it.files,
+                    bytes: it.bytes,
+                    limit_bytes: it.limit_bytes,
+                    held: held.collect(),
+                    more: it.more,
+                })
+            }
             Body::Alarm(it) => Self::Alarm(Alarm { code: it.code.into(), message: it.message.into() }),
             Body::Readiness(it) => Self::Readiness(Readiness {
                 level: it.level.into(),

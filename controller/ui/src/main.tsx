@@ -15,6 +15,8 @@ const queries = new QueryClient({
     queries: {
       staleTime: 5_000,
       refetchOnWindowFocus: false,
+      // A browser says that it is offline when its host has no way out of the site. The region is in the site.
+      networkMode: 'always',
       // A refusal stays one; a region that is away comes back.
       retry: (count, error) => count < 3 && error instanceof Refused && (error.status === 0 || error.status === 503),
     },

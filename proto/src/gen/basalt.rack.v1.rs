@@ -675,7 +675,7 @@ pub struct Fact {
     pub attempt: u64,
     #[prost(
         oneof = "fact::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub body: ::core::option::Option<fact::Body>,
 }
@@ -714,6 +714,9 @@ pub mod fact {
         BmcAccount(super::AgentBmcAccount),
         #[prost(message, tag = "25")]
         Checkpoint(super::AgentCheckpoint),
+        /// only to regions that say that they take it
+        #[prost(message, tag = "26")]
+        Cache(super::CacheFact),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -942,6 +945,24 @@ pub struct ServiceHealth {
     /// since its last answer; 0: it answers; unset: it never answered this rack
     #[prost(uint64, optional, tag = "5")]
     pub answered_ago_ms: ::core::option::Option<u64>,
+}
+/// The rack's cache of image files. Reported when it has changed, but not often, and once an hour.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CacheFact {
+    /// whole ones
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    /// of all, with what is being fetched
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub limit_bytes: u64,
+    /// SHA-256 of the files that are blobs of the concern images, at most 256
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub held: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// such files that `held` leaves out
+    #[prost(uint64, tag = "5")]
+    pub more: u64,
 }
 /// An alarm for people: for example a claim from two places, or a token from the wrong address.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1253,6 +1274,9 @@ pub struct Welcome {
     /// what time it is; 0: it does not say
     #[prost(int64, tag = "4")]
     pub unix_ms: i64,
+    /// this region takes CacheFact
+    #[prost(bool, tag = "5")]
+    pub caches: bool,
 }
 /// Each ConcernVersion and each ConcernDelta is answered with exactly one of these.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

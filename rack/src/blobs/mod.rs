@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`fetch`] | fetches absent blobs: once for all requests, resumed where it stopped, stored only if the bytes have the hash |
 //! | [`evict`] | keeps the cache below its limit |
+//! | [`told`] | reports to regions what the cache holds |
 //!
 //! Bytes are served only if they were verified against the hash since the rack started and the file has not changed
 //! since. A blob that the disk damaged is detected and fetched again.
@@ -26,9 +27,11 @@ use crate::{disk, durable};
 pub use evict::Pin;
 use evict::{Shelf, Version};
 use fetch::{Flight, Flights};
+pub use told::{PACE, tell};
 
 mod evict;
 mod fetch;
+mod told;
 
 /// How long a client waits for a fetch.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -338,7 +341,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     /// Serves one content, `chunk` bytes at a time. Stops once after `breaks_at` bytes.
-    struct Fake {
+    pub(super) struct Fake {
         content: Vec<u8>,
         breaks_at: Mutex<Option<usize>>,
         offsets: Mutex<Vec<u64>>,
@@ -346,7 +349,7 @@ mod tests {
     }
 
     impl Fake {
-        fn new(content: &[u8], breaks_at: Option<usize>) -> Arc<Self> {
+        pub(super) fn new(content: &[u8], breaks_at: Option<usize>) -> Arc<Self> {
             let breaks_at = Mutex::new(breaks_at);
             Arc::new(Self {
                 content: content.to_vec(),
@@ -377,7 +380,7 @@ mod tests {
     }
 
     /// A region's list of blobs: their content, and if they are prefetched.
-    fn images(blobs: &[(&[u8], bool)]) -> Images {
+    pub(super) fn images(blobs: &[(&[u8], bool)]) -> Images {
         let blob = |&(content, prefetch): &(&[u8], bool)| rack_v1::Blob {
             sha256: hex::encode(sha256(content)),
             size: content.len() as u64,
@@ -387,11 +390,15 @@ mod tests {
     }
 
     fn open(dir: &Path, origin: Arc<dyn BlobOrigin>) -> Arc<BlobStore> {
-        BlobStore::open(dir, Some(1 << 20), origin, images(&[])).unwrap()
+        open_with(dir, origin, images(&[]))
+    }
+
+    pub(super) fn open_with(dir: &Path, origin: Arc<dyn BlobOrigin>, images: Images) -> Arc<BlobStore> {
+        BlobStore::open(dir, Some(1 << 20), origin, images).unwrap()
     }
 
     /// Writes a blob there, last used this many hours ago.
-    fn lay(dir: &Path, content: &[u8], hours: u64) -> PathBuf {
+    pub(super) fn lay(dir: &Path, content: &[u8], hours: u64) -> PathBuf {
         std::fs::create_dir_all(dir.join("blobs")).unwrap();
         let path = dir.join("blobs").join(hex::encode(sha256(content)));
         std::fs::write(&path, content).unwrap();

@@ -162,6 +162,7 @@ impl Linked {
             incarnation: incarnation.into(),
             regions,
             boot_traces: false,
+            caches: false,
             unix_ms: 0,
         }))
         .await;

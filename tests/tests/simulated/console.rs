@@ -15,7 +15,7 @@ const SYSLOG: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const PASSWORD: &str = "correct horse battery";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_machine_is_accepted_deployed_read_and_released_in_the_browser() {
+async fn machines_are_accepted_deployed_read_released_and_commissioned_in_the_browser() {
     let fleet = Fleet::start("console", &[]).await;
     fleet.declare("roles", "operator", json!({"base": "operator"})).await;
     fleet.declare("users", "ann", json!({"password": PASSWORD, "roles": ["operator"]})).await;
@@ -23,6 +23,7 @@ async fn the_first_machine_is_accepted_deployed_read_and_released_in_the_browser
     let stranger = fleet.machine(1, Firmware::Uefi, |_| {});
     stranger.press_power();
     stranger.wait_for(|event| *event == Event::NothingBoots, LIMIT).await.expect("it is inspected");
+    let another = fleet.machine(2, Firmware::Uefi, |_| {});
 
     let mut steps = fleet.site.lab().command(browser::program()).expect("a command");
     browser::set_up(&mut steps);
@@ -34,12 +35,16 @@ async fn the_first_machine_is_accepted_deployed_read_and_released_in_the_browser
         .stdout(Stdio::piped());
     let mut steps = steps.spawn().expect("Node starts");
     let lines = BufReader::new(steps.stdout.take().expect("its output")).lines();
+    let declares = tokio::runtime::Handle::current();
     let ended = tokio::task::spawn_blocking(move || {
         for line in lines.map_while(Result::ok) {
             println!("{line}");
             // The browser shows the log now: send a new line.
             if let Some(words) = line.strip_prefix("stranger says ") {
                 stranger.says(SYSLOG, words);
+            }
+            if line == "another machine" {
+                declares.block_on(fleet.declare("machines", "sim-2", machine_spec(&another)));
             }
         }
         steps.wait()

@@ -8,7 +8,7 @@ const OF_MACHINES =
   'deployment tags automatic_tags power addresses commissioned_at ' +
   'inventory.cpu inventory.memory_bytes inventory.dmi inventory.architecture inventory.firmware';
 const OF_OTHERS =
-  'machine hostname address stage progress connected last_seen version services concerns ' +
+  'machine hostname address stage progress connected last_seen version services concerns cache leases ' +
   'sort mac vlan racks serving first_seen_at last_seen_at used free';
 
 const members = (...words: string[]): string =>

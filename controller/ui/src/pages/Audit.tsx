@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { Refused, type Schemas, ask } from '../api/client';
 import { pageOf, placeOfKind } from '../app/sections';
 import { Button } from '../parts/Button';
+import { Grid } from '../parts/Grid';
 import { Failure, Loading, Notice } from '../parts/Notice';
 import { Time } from '../parts/Time';
 import machine from './machine/Machine.module.css';
@@ -54,36 +55,23 @@ export function Audit() {
       {error && <Failure error={error} again={() => void refetch()} />}
       {!data && !error && <Loading />}
       {data && (
-        <div className={parts.scroll} role="region" aria-label="Audit log" tabIndex={0}>
-          <table className={parts.grid}>
-            <thead>
-              <tr>
-                <th>when</th>
-                <th>who</th>
-                <th>request</th>
-                <th>object</th>
-                <th>from</th>
+        <Grid label="Audit log" heads={['when', 'who', 'request', 'object', 'from']}>
+          {data.pages
+            .flatMap((page) => page.items)
+            .map((entry, place) => (
+              <tr key={`${entry.at} ${entry.kind} ${entry.name} ${place}`}>
+                <td className={machine.when}>
+                  <Time at={entry.at} />
+                </td>
+                <td>{entry.actor}</td>
+                <td className="mono muted">{entry.request}</td>
+                <td>
+                  <span className="muted">{entry.kind}</span> <Name kind={entry.kind} name={entry.name} />
+                </td>
+                <td className="mono muted">{entry.address}</td>
               </tr>
-            </thead>
-            <tbody>
-              {data.pages
-                .flatMap((page) => page.items)
-                .map((entry, place) => (
-                  <tr key={`${entry.at} ${entry.kind} ${entry.name} ${place}`}>
-                    <td className={machine.when}>
-                      <Time at={entry.at} />
-                    </td>
-                    <td>{entry.actor}</td>
-                    <td className="mono muted">{entry.request}</td>
-                    <td>
-                      <span className="muted">{entry.kind}</span> <Name kind={entry.kind} name={entry.name} />
-                    </td>
-                    <td className="mono muted">{entry.address}</td>
-                  </tr>
-                ))}
-            </tbody>
-          </table>
-        </div>
+            ))}
+        </Grid>
       )}
       {hasNextPage && (
         <Button onClick={() => void fetchNextPage()} off={isFetchingNextPage && 'it is being read'}>

@@ -4,12 +4,12 @@ import { type Schemas, ask } from '../api/client';
 import { Tail } from '../api/log';
 import { PLACES, pageOf, placeOfKind } from '../app/sections';
 import { Button } from '../parts/Button';
+import { Grid } from '../parts/Grid';
 import { Failure, Loading } from '../parts/Notice';
 import { Dot } from '../parts/State';
 import type { Tone } from '../parts/state';
 import { Time } from '../parts/Time';
 import machine from './machine/Machine.module.css';
-import parts from '../parts/parts.module.css';
 
 type Event = Schemas['EventEntry'];
 
@@ -61,35 +61,23 @@ export function Events() {
       {!isRead && error === undefined && <Loading />}
       {isRead && events.length === 0 && <p className="muted">Nothing has happened yet.</p>}
       {events.length > 0 && (
-        <div className={parts.scroll} role="region" aria-label="Events" tabIndex={0}>
-          <table className={parts.grid}>
-            <thead>
-              <tr>
-                <th>when</th>
-                <th>object</th>
-                <th>what</th>
-                <th>who</th>
-              </tr>
-            </thead>
-            <tbody>
-              {events.map((event) => (
-                <tr key={event.id}>
-                  <td className={machine.when}>
-                    <Time at={event.at} />
-                  </td>
-                  <td>
-                    <span className="muted">{event.kind}</span> <Name event={event} />
-                  </td>
-                  <td>
-                    <Dot tone={tone(event)} /> {event.words}
-                    {event.detail && <span className="muted"> · {event.detail}</span>}
-                  </td>
-                  <td className="muted">{event.actor}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Grid label="Events" heads={['when', 'object', 'what', 'who']}>
+          {events.map((event) => (
+            <tr key={event.id}>
+              <td className={machine.when}>
+                <Time at={event.at} />
+              </td>
+              <td>
+                <span className="muted">{event.kind}</span> <Name event={event} />
+              </td>
+              <td>
+                <Dot tone={tone(event)} /> {event.words}
+                {event.detail && <span className="muted"> · {event.detail}</span>}
+              </td>
+              <td className="muted">{event.actor}</td>
+            </tr>
+          ))}
+        </Grid>
       )}
       {earlier && <Button onClick={() => void earlier()}>Earlier</Button>}
     </div>

@@ -49,7 +49,7 @@ export function stepsOf({ racks, vlans, subnets, images, discoveries, machines }
     { done: images.length > 0, title: 'An image to install', says: 'basalt image build debian --output debian' },
     {
       done: Boolean(first),
-      title: first ? `A machine: ${first.metadata.name}` : discoveries.length > 0 ? `A machine: ${discoveries.length} were seen on the networks` : 'A machine, by the MAC that it boots by',
+      title: first ? `A machine: ${first.metadata.name}` : discoveries.length > 0 ? `A machine: ${discoveries.length} ${discoveries.length === 1 ? 'was' : 'were'} seen on the networks` : 'A machine, by the MAC that it boots by',
       says: 'kind: Machine\nmetadata: {name: web1}\nspec:\n  boot_macs: [52:54:00:00:00:01]\n  bmc: {driver: redfish, address: 10.0.0.11, username: admin, password: …}',
     },
     {

@@ -31,6 +31,8 @@ export function LoginAgain({ who, done }: { who: WhoAmI; done: () => void }) {
   useEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
+    // A dialog that opens takes its first field, whatever its fields say of the focus.
+    [...(shown?.querySelectorAll('input') ?? [])].find((field) => !field.value)?.focus();
     return () => shown?.close();
   }, []);
   return (

@@ -119,6 +119,7 @@ test('a session that ends while somebody types: a login over the page, and the w
   await again.waitFor();
   for (let times = 0; times < 2; times += 1) await page.keyboard.press('Escape');
   assert.equal(await again.getByLabel('User').inputValue(), 'joe');
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('name')), 'password');
   await picture(page, 'session-ended');
   await accessible(page, 'a session that has ended');
   await again.getByLabel('Password').fill(PASSWORD);
@@ -571,6 +572,27 @@ test('an image is declared, and its missing file is uploaded in the browser', as
   await says(page.getByRole('status'), 'All files are there.');
   await says(page.locator('main header'), 'Ready');
   await admin('DELETE', 'images/small');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a rack says which images it holds, and an image which racks hold it', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/racks');
+  await says(page.locator('main'), 'Rack controllers, which serve networks');
+  await page.goto('/ui/racks/r1');
+  await says(page.locator('main'), '2 files, 3 GiB of 50 GiB');
+  await says(page.locator('main'), 'It has no dynamic addresses to lease.');
+  await picture(page, 'rack-holds');
+  await accessible(page, 'what a rack holds');
+  const images = page.getByRole('region', { name: 'Images in the cache' });
+  await says(images.getByRole('row', { name: /debian-12/ }), 'all files');
+  await images.getByRole('link', { name: 'debian-12' }).click();
+  await says(page.locator('main'), '1 of 1 rack holds all of its files.');
+  await says(page.getByRole('region', { name: 'Racks with the image' }), 'r1');
+  await picture(page, 'image-on-racks');
+  await accessible(page, 'an image on racks');
   assert.deepEqual(complaints, []);
   await context.close();
 });

@@ -1,6 +1,6 @@
 // Machines in the console, beside a rack and simulated machines: from a stranger on the network to a system that runs.
 //   REGION_URL: the region. PASSWORD: that of the user ann. BMC: the management controller of the stranger, as JSON. CHROMIUM: the browser.
-// A printed line `stranger says WORDS` has the stranger send the words by syslog.
+// A printed line `stranger says WORDS` has the stranger send the words by syslog; `another machine` declares the machine sim-2.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { accessible, browser, login, person, picture, says } from './page.mjs';
@@ -16,13 +16,14 @@ before(async () => {
 
 after(() => chrome?.close());
 
-test('from the first run to the release: a stranger is accepted, deployed while its page is open, read and released', async () => {
+test('from the first run to the release: a stranger is accepted, deployed while its page is open, read, released and commissioned', async () => {
   const { page: first, context, complaints } = await person(chrome, url);
   await login(first, 'ann', PASSWORD);
 
   // A region without machines says what is missing, in a tab that stays open.
   await says(first.getByRole('heading'), 'There is no machine yet');
   await says(first.getByRole('status'), '3 of 5 things are there');
+  await says(first.locator('main'), 'A machine: 1 was seen on the networks');
   await picture(first, 'first-run');
   await accessible(first, 'the first run');
   const page = await context.newPage();
@@ -86,6 +87,8 @@ test('from the first run to the release: a stranger is accepted, deployed while 
   await picture(page, 'log-live');
 
   // It is released: its disks are erased. Then it is switched on and off.
+  // A browser draws the tab in front alone at full speed.
+  await first.bringToFront();
   const bar = first.getByRole('toolbar', { name: 'Selected machines' });
   const ask = async (what, button) => {
     if (!(await bar.isVisible())) await first.getByLabel('Select all that match').check();
@@ -105,6 +108,32 @@ test('from the first run to the release: a stranger is accepted, deployed while 
     await ask(what, /^Switch/);
     await cell(power).waitFor(LONG);
   }
+
+  // The hardware of two machines is read again, and the list shows when it has been. A browser whose host has no way out of the site
+  // says that it is offline, and reads all the same.
+  console.log('another machine');
+  const ready = first.getByRole('grid').getByRole('row').getByText('Ready', { exact: true });
+  await ready.nth(1).waitFor(LONG);
+  await page.goto('/ui/machines/basalt-sim-0001/operations');
+  for (const tab of [first, page]) await tab.evaluate(() => dispatchEvent(new Event('offline')));
+  const operations = page.getByRole('region', { name: 'Operations' });
+  await operations.getByRole('row').nth(2).waitFor();
+  assert.equal(await operations.getByRole('row', { name: /recommission/ }).count(), 0);
+  await ask('Recommission…', 'Recommission 2 machines');
+  await operations.getByRole('row', { name: /recommission.*done/ }).waitFor(LONG);
+  await ready.nth(1).waitFor(LONG);
+  await page.bringToFront();
+  await says(page.locator('main header'), 'Ready');
+  await picture(page, 'operations');
+  await page.goto('/ui/machines/sim-2/operations');
+  await operations.getByRole('row', { name: /recommission.*done/ }).waitFor(LONG);
+
+  // The rack has the image that it served, and leases addresses.
+  await page.goto('/ui/images/debian-12');
+  await page.getByRole('region', { name: 'Racks with the image' }).getByRole('link', { name: 'rack-1' }).click();
+  await says(page.getByRole('region', { name: 'Images in the cache' }).getByRole('row', { name: /ephemeral/ }), 'all files');
+  await page.getByRole('region', { name: 'Leases' }).getByRole('row', { name: /lab/ }).waitFor();
+  await picture(page, 'rack-leases');
   assert.deepEqual(complaints, []);
   await context.close();
 });

@@ -4,6 +4,7 @@ import { path } from '../../api/client';
 import { useRead } from '../../api/objects';
 import type { OpenView } from '../../app/routes';
 import { Copy, CopyButton, Facts } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { Time, useNow } from '../../parts/Time';
@@ -34,46 +35,33 @@ export function Asked() {
     );
   const turn = (id: string) => void navigate({ to: '.', search: { of: id === of ? undefined : id }, replace: true } as never);
   return (
-    <div className={parts.scroll} role="region" aria-label="Operations" tabIndex={0}>
-      <table className={parts.grid}>
-        <thead>
-          <tr>
-            <th className={css.when}>asked</th>
-            <th>for</th>
-            <th>state</th>
-            <th>by</th>
-            <th>took</th>
+    <Grid label="Operations" heads={['asked', 'for', 'state', 'by', 'took']}>
+      {data.items.map((it) => [
+        <tr key={it.id}>
+          <td className={css.when}>
+            <Time at={it.accepted_at} />
+          </td>
+          <td>
+            <button type="button" className={css.open} aria-expanded={it.id === of} onClick={() => turn(it.id)}>
+              {wordsOf(it)}
+            </button>
+          </td>
+          <td>
+            <Dot tone={toneOf(it)} /> {it.state} <span className="muted">· {plain(it.message)}</span>
+            {isOpen(it) && <span className="muted"> · until {until(it.deadline, now)}</span>}
+          </td>
+          <td className="muted">{it.requested_by}</td>
+          <td className="muted">{tookOf(it, Math.max(now, Date.now()))}</td>
+        </tr>,
+        it.id === of && (
+          <tr key={`${it.id} more`}>
+            <td colSpan={5}>
+              <More of={it} />
+            </td>
           </tr>
-        </thead>
-        <tbody>
-          {data.items.map((it) => [
-            <tr key={it.id}>
-              <td className={css.when}>
-                <Time at={it.accepted_at} />
-              </td>
-              <td>
-                <button type="button" className={css.open} aria-expanded={it.id === of} onClick={() => turn(it.id)}>
-                  {wordsOf(it)}
-                </button>
-              </td>
-              <td>
-                <Dot tone={toneOf(it)} /> {it.state} <span className="muted">· {plain(it.message)}</span>
-                {isOpen(it) && <span className="muted"> · until {until(it.deadline, now)}</span>}
-              </td>
-              <td className="muted">{it.requested_by}</td>
-              <td className="muted">{tookOf(it, Math.max(now, Date.now()))}</td>
-            </tr>,
-            it.id === of && (
-              <tr key={`${it.id} more`}>
-                <td colSpan={5}>
-                  <More of={it} />
-                </td>
-              </tr>
-            ),
-          ])}
-        </tbody>
-      </table>
-    </div>
+        ),
+      ])}
+    </Grid>
   );
 }
 

@@ -2,6 +2,7 @@ import type { Schemas } from '../../api/client';
 import { path } from '../../api/client';
 import { useRead } from '../../api/objects';
 import { Copy } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { Time } from '../../parts/Time';
@@ -9,7 +10,6 @@ import { capital, plain } from '../../parts/state';
 import { absolute, clock } from '../../parts/time';
 import { useMachine } from './Machine';
 import css from './Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 /** While it boots, each packet shows up within this time. */
 const EVERY = 2_000;
@@ -76,38 +76,25 @@ function Ladder({ boot }: { boot: Schemas['Boot'] }) {
         <Copy text={boot.mac} />
       </h2>
       {boot.judgement && <Verdict of={boot.judgement} />}
-      <div className={parts.scroll} role="region" aria-label={`Boot of ${clock(boot.began)}`} tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>after</th>
-              <th>it asked</th>
-              <th>it was answered</th>
-              <th>why</th>
-              <th>rack</th>
-            </tr>
-          </thead>
-          <tbody>
-            {boot.entries.map((entry, place) => (
-              <tr key={`${entry.at} ${place}`}>
-                <td className={css.when} title={absolute(entry.at)}>
-                  {after(entry.at)}
-                </td>
-                <td>
-                  <span className="muted">{[entry.service, entry.client].filter(Boolean).join(' ')}</span>{' '}
-                  <span className="mono">{entry.asked}</span>
-                  {entry.times > 1 && <span className="muted"> ×{entry.times}</span>}
-                </td>
-                <td>
-                  <span className="mono">{entry.answered}</span> {entry.address && <span className="mono muted">{entry.address}</span>}
-                </td>
-                <td>{entry.reason}</td>
-                <td className="muted">{entry.rack}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label={`Boot of ${clock(boot.began)}`} heads={['after', 'it asked', 'it was answered', 'why', 'rack']}>
+        {boot.entries.map((entry, place) => (
+          <tr key={`${entry.at} ${place}`}>
+            <td className={css.when} title={absolute(entry.at)}>
+              {after(entry.at)}
+            </td>
+            <td>
+              <span className="muted">{[entry.service, entry.client].filter(Boolean).join(' ')}</span>{' '}
+              <span className="mono">{entry.asked}</span>
+              {entry.times > 1 && <span className="muted"> ×{entry.times}</span>}
+            </td>
+            <td>
+              <span className="mono">{entry.answered}</span> {entry.address && <span className="mono muted">{entry.address}</span>}
+            </td>
+            <td>{entry.reason}</td>
+            <td className="muted">{entry.rack}</td>
+          </tr>
+        ))}
+      </Grid>
       {(boot.lost ?? 0) > 0 && <p className="muted">{boot.lost} more were not kept.</p>}
     </section>
   );

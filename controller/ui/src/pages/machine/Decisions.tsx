@@ -4,12 +4,12 @@ import { type Schemas, ask, path } from '../../api/client';
 import { useObject } from '../../api/objects';
 import type { OpenView } from '../../app/routes';
 import { Button } from '../../parts/Button';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { plain } from '../../parts/state';
 import { useMachine } from './Machine';
 import css from './Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 type Decision = Schemas['Decision'];
 
@@ -46,35 +46,22 @@ export function DecisionsOf({ kind, plural, name }: { kind: string; plural: stri
         <span className="muted">The planner of this version is given what each decision was made from. Nothing changes.</span>
       </div>
       {failed !== undefined && <Failure error={failed} />}
-      <div className={parts.scroll} role="region" aria-label="Decisions" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>when</th>
-              <th>decided</th>
-              <th>step</th>
-              <th>generation</th>
-              <th>again</th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.decisions.map((it: Decision) => (
-              <tr key={it.id} ref={it.step_key === of ? meant : undefined} aria-current={it.step_key === of ? true : undefined}>
-                <td className={css.when}>
-                  <Time at={it.at} />
-                </td>
-                <td>{plain(it.message)}</td>
-                <td className="mono muted">{it.step_key}</td>
-                <td className="muted">{it.generation}</td>
-                <td className="muted">
-                  {replayed.get(it.id)?.verdict}
-                  {replayed.get(it.id)?.message && ` · ${replayed.get(it.id)?.message}`}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Decisions" heads={['when', 'decided', 'step', 'generation', 'again']}>
+        {data.decisions.map((it: Decision) => (
+          <tr key={it.id} ref={it.step_key === of ? meant : undefined} aria-current={it.step_key === of ? true : undefined}>
+            <td className={css.when}>
+              <Time at={it.at} />
+            </td>
+            <td>{plain(it.message)}</td>
+            <td className="mono muted">{it.step_key}</td>
+            <td className="muted">{it.generation}</td>
+            <td className="muted">
+              {replayed.get(it.id)?.verdict}
+              {replayed.get(it.id)?.message && ` · ${replayed.get(it.id)?.message}`}
+            </td>
+          </tr>
+        ))}
+      </Grid>
     </>
   );
 }

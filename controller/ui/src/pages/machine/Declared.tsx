@@ -2,10 +2,10 @@ import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { pageOf } from '../../app/sections';
 import { Chips } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { useMachine } from './Machine';
 import { type Link as NetLink, interfacesOf, usesOf } from './declared';
 import css from './Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 /** The network that the next install of the machine gets, unless its deployment declares another one. */
 export function DeclaredNetwork() {
@@ -19,30 +19,18 @@ export function DeclaredNetwork() {
           No network is declared: the deployment's own, else DHCP. <Configure name={metadata.name} />
         </p>
       ) : (
-        <div className={parts.scroll} role="region" aria-label="Declared network" tabIndex={0}>
-          <table className={parts.grid}>
-            <thead>
-              <tr>
-                <th>interface</th>
-                <th>is</th>
-                <th>of</th>
-                <th>address</th>
-              </tr>
-            </thead>
-            <tbody>
-              {links.map((link) => (
-                <tr key={`${link.is} ${link.name}`}>
-                  <td className="mono">{link.name}</td>
-                  <td>{link.is}</td>
-                  <td className="mono">{link.of.join(', ')}</td>
-                  <td>
-                    <Address of={link} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Grid label="Declared network" heads={['interface', 'is', 'of', 'address']}>
+          {links.map((link) => (
+            <tr key={`${link.is} ${link.name}`}>
+              <td className="mono">{link.name}</td>
+              <td>{link.is}</td>
+              <td className="mono">{link.of.join(', ')}</td>
+              <td>
+                <Address of={link} />
+              </td>
+            </tr>
+          ))}
+        </Grid>
       )}
     </section>
   );
@@ -68,32 +56,19 @@ export function DeclaredStorage() {
         {spec.storage ? `Layout ${storage.layout ?? 'flat'}.` : "No disks are declared: the deployment's own, else the layout flat."} {!spec.storage && <Configure name={metadata.name} />}
       </p>
       {uses.length > 0 && (
-        <div className={parts.scroll} role="region" aria-label="Declared disks" tabIndex={0}>
-          <table className={parts.grid}>
-            <thead>
-              <tr>
-                <th>name</th>
-                <th>is</th>
-                <th>on</th>
-                <th>size</th>
-                <th>mounted at</th>
-              </tr>
-            </thead>
-            <tbody>
-              {uses.map(({ name, is, on, size, mount }) => (
-                <tr key={`${is} ${name}`}>
-                  <td className="mono">{name}</td>
-                  <td>{is}</td>
-                  <td>
-                    <Chips of={on} />
-                  </td>
-                  <td className="muted">{size}</td>
-                  <td className="mono">{mount}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Grid label="Declared disks" heads={['name', 'is', 'on', 'size', 'mounted at']}>
+          {uses.map(({ name, is, on, size, mount }) => (
+            <tr key={`${is} ${name}`}>
+              <td className="mono">{name}</td>
+              <td>{is}</td>
+              <td>
+                <Chips of={on} />
+              </td>
+              <td className="muted">{size}</td>
+              <td className="mono">{mount}</td>
+            </tr>
+          ))}
+        </Grid>
       )}
     </section>
   );

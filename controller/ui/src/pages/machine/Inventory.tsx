@@ -1,5 +1,6 @@
 import type { Schemas } from '../../api/client';
 import { Chips, Copy, Facts } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { bytes, speed } from '../../parts/size';
@@ -58,32 +59,18 @@ function Modules({ of }: { of: Record<string, Schemas['MemoryModule']> }) {
   return (
     <section className={css.part}>
       <h2>Memory modules</h2>
-      <div className={parts.scroll} role="region" aria-label="Memory modules" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>socket</th>
-              <th>size</th>
-              <th>technology</th>
-              <th>maker</th>
-              <th>part</th>
-              <th>serial</th>
-            </tr>
-          </thead>
-          <tbody>
-            {modules.map(([socket, it]) => (
-              <tr key={socket}>
-                <td className="mono">{socket}</td>
-                <td>{bytes(it.size_bytes)}</td>
-                <td className="muted">{[it.technology, it.speed_mts && `${it.speed_mts} MT/s`].filter(Boolean).join(', ')}</td>
-                <td className="muted">{it.manufacturer}</td>
-                <td className="mono">{it.part_number}</td>
-                <td>{it.serial && <Copy text={it.serial} />}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Memory modules" heads={['socket', 'size', 'technology', 'maker', 'part', 'serial']}>
+        {modules.map(([socket, it]) => (
+          <tr key={socket}>
+            <td className="mono">{socket}</td>
+            <td>{bytes(it.size_bytes)}</td>
+            <td className="muted">{[it.technology, it.speed_mts && `${it.speed_mts} MT/s`].filter(Boolean).join(', ')}</td>
+            <td className="muted">{it.manufacturer}</td>
+            <td className="mono">{it.part_number}</td>
+            <td>{it.serial && <Copy text={it.serial} />}</td>
+          </tr>
+        ))}
+      </Grid>
     </section>
   );
 }
@@ -95,37 +82,23 @@ function Nodes({ of }: { of: Schemas['Inventory'] }) {
   return (
     <section className={css.part}>
       <h2>NUMA nodes</h2>
-      <div className={parts.scroll} role="region" aria-label="NUMA nodes" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>node</th>
-              <th>threads</th>
-              <th>memory</th>
-              <th>interfaces</th>
-              <th>disks</th>
-              <th>GPUs</th>
-            </tr>
-          </thead>
-          <tbody>
-            {nodes
-              .sort(([a], [b]) => Number(a) - Number(b))
-              .map(([node, it]) => {
-                const near = attached(of, Number(node));
-                return (
-                  <tr key={node}>
-                    <td>{node}</td>
-                    <td className="mono">{it.cpus}</td>
-                    <td>{it.memory_bytes && bytes(it.memory_bytes)}</td>
-                    <td className="mono">{near.interfaces.join(', ')}</td>
-                    <td className="mono">{near.disks.join(', ')}</td>
-                    <td className="mono">{near.gpus.join(', ')}</td>
-                  </tr>
-                );
-              })}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="NUMA nodes" heads={['node', 'threads', 'memory', 'interfaces', 'disks', 'GPUs']}>
+        {nodes
+          .sort(([a], [b]) => Number(a) - Number(b))
+          .map(([node, it]) => {
+            const near = attached(of, Number(node));
+            return (
+              <tr key={node}>
+                <td>{node}</td>
+                <td className="mono">{it.cpus}</td>
+                <td>{it.memory_bytes && bytes(it.memory_bytes)}</td>
+                <td className="mono">{near.interfaces.join(', ')}</td>
+                <td className="mono">{near.disks.join(', ')}</td>
+                <td className="mono">{near.gpus.join(', ')}</td>
+              </tr>
+            );
+          })}
+      </Grid>
     </section>
   );
 }
@@ -175,56 +148,42 @@ export function Network() {
   const boots = (mac: string) => (spec.boot_macs ?? []).some((it) => it.toLowerCase() === mac.toLowerCase());
   return (
     <>
-      <div className={parts.scroll} role="region" aria-label="Interfaces" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>interface</th>
-              <th>link</th>
-              <th>MAC</th>
-              <th>addresses</th>
-              <th>neighbour</th>
-              <th>driver, firmware</th>
-            </tr>
-          </thead>
-          <tbody>
-            {interfaces.map(([name, it]) => (
-              <tr key={name}>
-                <td className="mono">{name}</td>
-                <td>
-                  <Link up={it.link} mbps={it.speed_mbps} />
-                </td>
-                <td>
-                  <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
-                </td>
-                <td>
-                  {addresses
-                    .filter(([of]) => of === name || of.startsWith(`${name}/`))
-                    .map(([of, address]) => (
-                      <Copy key={of} text={address} />
-                    ))}
-                </td>
-                <td>
-                  <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
-                </td>
-                <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
-              </tr>
-            ))}
-            {others.map(([name, it]) => (
-              <tr key={name}>
-                <td className="mono">{name}</td>
-                <td>
-                  <Link up={it.link} mbps={it.speed_mbps} />
-                </td>
-                <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
-                <td className="muted">{it.technology}</td>
-                <td />
-                <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Interfaces" heads={['interface', 'link', 'MAC', 'addresses', 'neighbour', 'driver, firmware']}>
+        {interfaces.map(([name, it]) => (
+          <tr key={name}>
+            <td className="mono">{name}</td>
+            <td>
+              <Link up={it.link} mbps={it.speed_mbps} />
+            </td>
+            <td>
+              <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
+            </td>
+            <td>
+              {addresses
+                .filter(([of]) => of === name || of.startsWith(`${name}/`))
+                .map(([of, address]) => (
+                  <Copy key={of} text={address} />
+                ))}
+            </td>
+            <td>
+              <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
+            </td>
+            <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
+          </tr>
+        ))}
+        {others.map(([name, it]) => (
+          <tr key={name}>
+            <td className="mono">{name}</td>
+            <td>
+              <Link up={it.link} mbps={it.speed_mbps} />
+            </td>
+            <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
+            <td className="muted">{it.technology}</td>
+            <td />
+            <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
+          </tr>
+        ))}
+      </Grid>
       <DeclaredNetwork />
     </>
   );

@@ -4,6 +4,7 @@ import { path } from '../../api/client';
 import { useRead } from '../../api/objects';
 import type { OpenView } from '../../app/routes';
 import { Chart } from '../../parts/Chart';
+import { Grid } from '../../parts/Grid';
 import { figure, titleOf } from '../../parts/chart';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
@@ -46,47 +47,34 @@ export function Tests() {
           Failed tests are overridden{accepted.by && ` by ${accepted.by}`}, <Time at={accepted.at} />: {accepted.reason}
         </p>
       )}
-      <div className={parts.scroll} role="region" aria-label="Findings" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>test</th>
-              <th>device</th>
-              <th>finding</th>
-              <th>figures</th>
-              <th className={css.when}>ended</th>
+      <Grid label="Findings" heads={['test', 'device', 'finding', 'figures', 'ended']}>
+        {data.items.map((row) => [
+          <tr key={keyOf(row)}>
+            <td>
+              <button type="button" className={`${css.open} mono`} aria-expanded={keyOf(row) === of} onClick={() => turn(keyOf(row))}>
+                {row.script}
+              </button>
+            </td>
+            <td className="mono">{row.device}</td>
+            <td>
+              <Verdict of={row} />
+            </td>
+            <td className="muted">
+              <Figures of={row} />
+            </td>
+            <td className={`${css.when} muted`}>
+              <Time at={row.at} />
+            </td>
+          </tr>,
+          keyOf(row) === of && (
+            <tr key={`${keyOf(row)} runs`}>
+              <td colSpan={5}>
+                <Runs machine={name} of={of} />
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {data.items.map((row) => [
-              <tr key={keyOf(row)}>
-                <td>
-                  <button type="button" className={`${css.open} mono`} aria-expanded={keyOf(row) === of} onClick={() => turn(keyOf(row))}>
-                    {row.script}
-                  </button>
-                </td>
-                <td className="mono">{row.device}</td>
-                <td>
-                  <Verdict of={row} />
-                </td>
-                <td className="muted">
-                  <Figures of={row} />
-                </td>
-                <td className={`${css.when} muted`}>
-                  <Time at={row.at} />
-                </td>
-              </tr>,
-              keyOf(row) === of && (
-                <tr key={`${keyOf(row)} runs`}>
-                  <td colSpan={5}>
-                    <Runs machine={name} of={of} />
-                  </td>
-                </tr>
-              ),
-            ])}
-          </tbody>
-        </table>
-      </div>
+          ),
+        ])}
+      </Grid>
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useObject } from '../../api/objects';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { capital, plain } from '../../parts/state';
@@ -42,35 +43,22 @@ export function TimelineOf({ kind, plural, name, uid }: { kind: string; plural: 
           </label>
         ))}
       </fieldset>
-      <div className={parts.scroll} role="region" aria-label="Timeline" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th className={css.when}>when</th>
-              <th>what</th>
-              <th>happened</th>
-              <th>source</th>
-              <th>took</th>
-            </tr>
-          </thead>
-          <tbody>
-            {entries.map((entry, place) => (
-              <tr key={`${entry.at} ${entry.reason} ${place}`}>
-                <td className={css.when}>
-                  <Time at={entry.at} />
-                </td>
-                <td className="muted">{entry.kind}</td>
-                <td>
-                  {plain(entry.message)}
-                  {errorOf(entry) && <span className={parts.bad}>: {errorOf(entry)}</span>}
-                </td>
-                <td className="muted">{entry.source}</td>
-                <td className="muted">{entry.took}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Timeline" heads={['when', 'what', 'happened', 'source', 'took']}>
+        {entries.map((entry, place) => (
+          <tr key={`${entry.at} ${entry.reason} ${place}`}>
+            <td className={css.when}>
+              <Time at={entry.at} />
+            </td>
+            <td className="muted">{entry.kind}</td>
+            <td>
+              {plain(entry.message)}
+              {errorOf(entry) && <span className={parts.bad}>: {errorOf(entry)}</span>}
+            </td>
+            <td className="muted">{entry.source}</td>
+            <td className="muted">{entry.took}</td>
+          </tr>
+        ))}
+      </Grid>
     </>
   );
 }

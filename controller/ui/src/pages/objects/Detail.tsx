@@ -2,7 +2,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { type Kind, useKinds } from '../../api/kinds';
-import type { BasaltObject, Json } from '../../api/object';
+import type { BasaltObject, Json, Rack } from '../../api/object';
 import { isGone, useObject } from '../../api/objects';
 import type { ObjectView } from '../../app/routes';
 import { type Place, pageOf, placeOf, placeOfKind } from '../../app/sections';
@@ -24,6 +24,7 @@ import parts from '../../parts/parts.module.css';
 import { ConfigurationOf } from './Configuration';
 import { Deliveries } from './Deliveries';
 import { DeploymentScripts, ScriptUses } from './FirstBoot';
+import { ImageOnRacks, RackHolds } from './Holds';
 import { ImageFiles } from './ImageFiles';
 import { RackServices } from './Rack';
 import { Receivers } from './Receivers';
@@ -115,7 +116,7 @@ function Accept({ status }: { status: BasaltObject['status'] }) {
 /** Fields of the spec that have a part of the page. */
 const SHOWN: Record<string, string[]> = { scripts: ['content', 'parameters'], deployments: ['scripts'], images: ['files'] };
 /** Said elsewhere on the page. */
-const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns', 'remote_syslog'];
+const TOLD = ['conditions', 'effective', 'observed_generation', 'phase', 'axes', 'services', 'concerns', 'cache', 'leases', 'remote_syslog'];
 
 function Overview({ object, plural, described }: { object: BasaltObject; plural: string; described: Kind | undefined }) {
   const { metadata, spec, status } = object;
@@ -128,11 +129,13 @@ function Overview({ object, plural, described }: { object: BasaltObject; plural:
     <>
       {LIVING.includes(plural) && <NextSteps plural={plural} kind={object.kind} name={metadata.name} />}
       {plural === 'racks' && <RackServices rack={object} />}
+      {plural === 'racks' && <RackHolds rack={object as unknown as Rack} />}
       {plural === 'tags' && <TagPreview tag={object} />}
       {plural === 'scripts' && <ScriptContent script={object} />}
       {plural === 'scripts' && <ScriptUses script={object} />}
       {plural === 'deployments' && <DeploymentScripts deployment={object} />}
       {plural === 'images' && <ImageFiles image={object} />}
+      {plural === 'images' && <ImageOnRacks image={metadata.name} />}
       {plural === 'domains' && <Secondaries declared={(spec.secondaries ?? {}) as never} domain={metadata.name} />}
       {plural === 'settings' && <Secondaries declared={(spec.dns_secondaries ?? {}) as never} />}
       {plural === 'settings' && <Receivers declared={(spec.remote_syslog ?? {}) as never} state={(status.remote_syslog ?? {}) as never} />}

@@ -7,6 +7,7 @@ import type { BasaltObject, Deployment } from '../../api/object';
 import { useRead } from '../../api/objects';
 import { pageOf } from '../../app/sections';
 import { Button } from '../../parts/Button';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { Time } from '../../parts/Time';
@@ -51,42 +52,30 @@ function Runs({ machine, names }: { machine: string; names: string[] }) {
   const shown = runs.find(({ name }) => name === open);
   return (
     <>
-      <div className={parts.scroll} role="region" aria-label="Scripts of the first boot" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>at the first boot</th>
-              <th>state</th>
-              <th>began</th>
-              <th>output</th>
-            </tr>
-          </thead>
-          <tbody>
-            {runs.map(({ name, end, failure, at, output }) => (
-              <tr key={name} aria-current={name === open ? 'true' : undefined}>
-                <td className="mono">
-                  <Link to={pageOf('scripts', name)}>{name}</Link>
-                </td>
-                <td>
-                  <Dot tone={TONES[end]} /> {end}
-                  {failure && <p className={parts.bad}>{failure}</p>}
-                </td>
-                <td className="muted">{at && <Time at={at} />}</td>
-                <td>
-                  {output.length > 0 ? (
-                    <Button bare aria-expanded={name === open} onClick={() => setOpen(name === open ? undefined : name)}>
-                      {output.length} {output.length === 1 ? 'line' : 'lines'}
-                      <span className="unseen"> of {name}</span>
-                    </Button>
-                  ) : (
-                    <span className="muted">none</span>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Scripts of the first boot" heads={['at the first boot', 'state', 'began', 'output']}>
+        {runs.map(({ name, end, failure, at, output }) => (
+          <tr key={name} aria-current={name === open ? 'true' : undefined}>
+            <td className="mono">
+              <Link to={pageOf('scripts', name)}>{name}</Link>
+            </td>
+            <td>
+              <Dot tone={TONES[end]} /> {end}
+              {failure && <p className={parts.bad}>{failure}</p>}
+            </td>
+            <td className="muted">{at && <Time at={at} />}</td>
+            <td>
+              {output.length > 0 ? (
+                <Button bare aria-expanded={name === open} onClick={() => setOpen(name === open ? undefined : name)}>
+                  {output.length} {output.length === 1 ? 'line' : 'lines'}
+                  <span className="unseen"> of {name}</span>
+                </Button>
+              ) : (
+                <span className="muted">none</span>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Grid>
       {shown && (
         <pre className={`${parts.code} ${css.output}`} tabIndex={0} aria-label={`Output of ${shown.name}`}>
           {shown.output.join('\n')}

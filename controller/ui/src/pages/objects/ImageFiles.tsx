@@ -5,11 +5,11 @@ import type { Schemas } from '../../api/client';
 import type { BasaltObject } from '../../api/object';
 import { useWrites } from '../../app/who';
 import { Copy } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { Failure } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { bytes } from '../../parts/size';
 import css from '../machine/Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 /** Files of an image, by role: which are there, and an upload for those that are missing. */
 export function ImageFiles({ image: { metadata, spec, status } }: { image: BasaltObject }) {
@@ -24,40 +24,28 @@ export function ImageFiles({ image: { metadata, spec, status } }: { image: Basal
       <p className="muted" role="status">
         {!isKnown ? 'The region looks for its files.' : count === 0 ? 'All files are there.' : `${count === 1 ? '1 file is' : `${count} files are`} missing: no machine can be installed with this image.`}
       </p>
-      <div className={parts.scroll} role="region" aria-label="Files of the image" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>role</th>
-              <th>state</th>
-              <th>size</th>
-              <th>SHA-256</th>
-            </tr>
-          </thead>
-          <tbody>
-            {files.map(([role, file]) => (
-              <tr key={role}>
-                <td className="mono">{role}</td>
-                <td>
-                  {!isKnown ? (
-                    <span className="muted">unknown</span>
-                  ) : missing.includes(role) ? (
-                    <Missing image={metadata.name} role={role} sha256={file.sha256} />
-                  ) : (
-                    <>
-                      <Dot tone="ok" /> there
-                    </>
-                  )}
-                </td>
-                <td className="muted">{file.size ? bytes(file.size) : ''}</td>
-                <td>
-                  <Copy text={file.sha256} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Files of the image" heads={['role', 'state', 'size', 'SHA-256']}>
+        {files.map(([role, file]) => (
+          <tr key={role}>
+            <td className="mono">{role}</td>
+            <td>
+              {!isKnown ? (
+                <span className="muted">unknown</span>
+              ) : missing.includes(role) ? (
+                <Missing image={metadata.name} role={role} sha256={file.sha256} />
+              ) : (
+                <>
+                  <Dot tone="ok" /> there
+                </>
+              )}
+            </td>
+            <td className="muted">{file.size ? bytes(file.size) : ''}</td>
+            <td>
+              <Copy text={file.sha256} />
+            </td>
+          </tr>
+        ))}
+      </Grid>
       {count > 0 && (
         <p className="muted">
           Or at a shell: <code>basalt image push DIRECTORY</code>

@@ -77,7 +77,7 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
       )}
       {!isEmpty && (
         <p className={css.answer} role="status">
-          <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{described?.says}</span>
+          <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{SAYS[plural] ?? described?.says}</span>
         </p>
       )}
       {isEmpty ? (
@@ -98,6 +98,12 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
     </>
   );
 }
+
+/** The specs of these kinds are only what people add to what racks tell, so their words say little of the list. */
+const SAYS: Record<string, string> = {
+  discoveries: 'Hosts that racks saw, and that nobody has declared.',
+  racks: 'Rack controllers, which serve networks with machines.',
+};
 
 /** Kinds whose objects come by themselves. */
 const FOUND: Record<string, string> = {

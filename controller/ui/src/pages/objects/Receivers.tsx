@@ -1,4 +1,5 @@
 import type { Schemas } from '../../api/client';
+import { Grid } from '../../parts/Grid';
 import { Dot } from '../../parts/State';
 import { bytes } from '../../parts/size';
 import css from '../machine/Machine.module.css';
@@ -16,39 +17,25 @@ export function Receivers({ declared, state }: Props) {
   return (
     <section className={css.part}>
       <h2>Syslog receivers</h2>
-      <div className={parts.scroll} role="region" aria-label="Syslog receivers" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>name</th>
-              <th>address</th>
-              <th>state</th>
-              <th>taken</th>
-              <th>waiting</th>
-              <th>lost</th>
+      <Grid label="Syslog receivers" heads={['name', 'address', 'state', 'taken', 'waiting', 'lost']}>
+        {targets.map(([name, { address, protocol }]) => {
+          const it = state[name];
+          return (
+            <tr key={name}>
+              <td className="mono">{name}</td>
+              <td className="mono">
+                {address} <span className="muted">{protocol ?? 'tcp'}</span>
+              </td>
+              <td>
+                <Dot tone={it ? (it.connected ? 'ok' : 'bad') : 'off'} /> {it ? (it.connected ? 'takes lines' : (it.message ?? 'takes no lines')) : <span className="muted">no region forwards to it yet</span>}
+              </td>
+              <td>{it?.forwarded}</td>
+              <td>{it && bytes(it.waiting_bytes)}</td>
+              <td className={it && it.lost > 0 ? parts.bad : undefined}>{it?.lost}</td>
             </tr>
-          </thead>
-          <tbody>
-            {targets.map(([name, { address, protocol }]) => {
-              const it = state[name];
-              return (
-                <tr key={name}>
-                  <td className="mono">{name}</td>
-                  <td className="mono">
-                    {address} <span className="muted">{protocol ?? 'tcp'}</span>
-                  </td>
-                  <td>
-                    <Dot tone={it ? (it.connected ? 'ok' : 'bad') : 'off'} /> {it ? (it.connected ? 'takes lines' : (it.message ?? 'takes no lines')) : <span className="muted">no region forwards to it yet</span>}
-                  </td>
-                  <td>{it?.forwarded}</td>
-                  <td>{it && bytes(it.waiting_bytes)}</td>
-                  <td className={it && it.lost > 0 ? parts.bad : undefined}>{it?.lost}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        })}
+      </Grid>
     </section>
   );
 }

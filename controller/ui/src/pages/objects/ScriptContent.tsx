@@ -1,6 +1,7 @@
 import type { Schemas } from '../../api/client';
 import type { BasaltObject } from '../../api/object';
 import { CopyButton } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import css from '../machine/Machine.module.css';
 import parts from '../../parts/parts.module.css';
 
@@ -22,32 +23,18 @@ export function ScriptContent({ script: { spec } }: { script: BasaltObject }) {
       {parameters.length > 0 && (
         <section className={css.part}>
           <h2>Parameters</h2>
-          <div className={parts.scroll} role="region" aria-label="Parameters" tabIndex={0}>
-            <table className={parts.grid}>
-              <thead>
-                <tr>
-                  <th>name</th>
-                  <th>type</th>
-                  <th>needed</th>
-                  <th>default</th>
-                  <th>can be</th>
-                  <th>description</th>
-                </tr>
-              </thead>
-              <tbody>
-                {parameters.map(([name, it]) => (
-                  <tr key={name}>
-                    <td className="mono">{name}</td>
-                    <td className="muted">{it.type ?? 'string'}</td>
-                    <td className="muted">{it.required ? 'yes' : 'no'}</td>
-                    <td className="mono">{it.default}</td>
-                    <td className="muted">{it.choices?.length ? it.choices.join(', ') : [it.min, it.max].some((bound) => bound !== null && bound !== undefined) && `${it.min ?? '…'} to ${it.max ?? '…'}`}</td>
-                    <td>{it.description}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Grid label="Parameters" heads={['name', 'type', 'needed', 'default', 'can be', 'description']}>
+            {parameters.map(([name, it]) => (
+              <tr key={name}>
+                <td className="mono">{name}</td>
+                <td className="muted">{it.type ?? 'string'}</td>
+                <td className="muted">{it.required ? 'yes' : 'no'}</td>
+                <td className="mono">{it.default}</td>
+                <td className="muted">{it.choices?.length ? it.choices.join(', ') : [it.min, it.max].some((bound) => bound !== null && bound !== undefined) && `${it.min ?? '…'} to ${it.max ?? '…'}`}</td>
+                <td>{it.description}</td>
+              </tr>
+            ))}
+          </Grid>
         </section>
       )}
     </>

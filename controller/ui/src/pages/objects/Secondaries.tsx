@@ -2,11 +2,11 @@ import { Link } from '@tanstack/react-router';
 import { useList } from '../../api/live';
 import type { Rack } from '../../api/object';
 import { pageOf } from '../../app/sections';
+import { Grid } from '../../parts/Grid';
 import { Dot } from '../../parts/State';
 import { TONES } from './Rack';
 import { copiesOf } from './secondaries';
 import css from '../machine/Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 interface Props {
   declared: Parameters<typeof copiesOf>[0];
@@ -22,33 +22,22 @@ export function Secondaries({ declared, domain }: Props) {
   return (
     <section className={css.part}>
       <h2>{domain ? 'Secondaries' : 'Secondaries of all zones'}</h2>
-      <div className={parts.scroll} role="region" aria-label="Secondaries" tabIndex={0}>
-        <table className={parts.grid}>
-          <thead>
-            <tr>
-              <th>name</th>
-              <th>address</th>
-              <th>by rack</th>
-            </tr>
-          </thead>
-          <tbody>
-            {copies.map(({ name, address, racks }) => (
-              <tr key={name}>
-                <td className="mono">{name}</td>
-                <td className="mono">{address}</td>
-                <td>
-                  {racks.length === 0 && <span className="muted">no rack has told yet</span>}
-                  {racks.map(({ rack, state, message }) => (
-                    <p key={rack}>
-                      <Dot tone={TONES[state] ?? 'off'} /> <Link to={pageOf('racks', rack)}>{rack}</Link> <span className="muted">{message || state}</span>
-                    </p>
-                  ))}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Grid label="Secondaries" heads={['name', 'address', 'by rack']}>
+        {copies.map(({ name, address, racks }) => (
+          <tr key={name}>
+            <td className="mono">{name}</td>
+            <td className="mono">{address}</td>
+            <td>
+              {racks.length === 0 && <span className="muted">no rack has told yet</span>}
+              {racks.map(({ rack, state, message }) => (
+                <p key={rack}>
+                  <Dot tone={TONES[state] ?? 'off'} /> <Link to={pageOf('racks', rack)}>{rack}</Link> <span className="muted">{message || state}</span>
+                </p>
+              ))}
+            </td>
+          </tr>
+        ))}
+      </Grid>
     </section>
   );
 }

@@ -3,13 +3,13 @@ import { Link } from '@tanstack/react-router';
 import { type Schemas, ask } from '../../api/client';
 import { pageOf } from '../../app/sections';
 import { Copy } from '../../parts/Facts';
+import { Grid } from '../../parts/Grid';
 import { Failure, Loading } from '../../parts/Notice';
 import { Time } from '../../parts/Time';
 import { spaced } from '../../parts/state';
 import { SubnetMap } from './SubnetMap';
 import { PAGE, boundsOf, entriesOf } from './addresses';
 import css from '../machine/Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
 const EVERY = 10_000;
 
@@ -28,34 +28,20 @@ export function Addresses({ subnet, cidr }: { subnet: string; cidr: string }) {
       {data?.more && boundsOf(cidr) && <p className="muted">The map is left out: there are more than {data.items.length} entries, and an address that was not read would look free.</p>}
       {rows?.length === 0 && <p className="muted">Nobody has one.</p>}
       {rows && rows.length > 0 && (
-        <div className={parts.scroll} role="region" aria-label="Table of addresses" tabIndex={0}>
-          <table className={parts.grid}>
-            <thead>
-              <tr>
-                <th>address</th>
-                <th>from</th>
-                <th>owner</th>
-                <th>MAC</th>
-                <th>host name</th>
-                <th>ends</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((it) => (
-                <tr key={`${it.address} ${it.source} ${it.owner ?? it.mac ?? ''}`}>
-                  <td>
-                    <Copy text={it.address} />
-                  </td>
-                  <td className="muted">{spaced(it.source)}</td>
-                  <td>{it.machine ? <Link to={pageOf('machines', it.machine)}>{it.machine}</Link> : (it.device ?? it.owner ?? it.rack)}</td>
-                  <td className="mono">{it.mac}</td>
-                  <td>{it.hostname}</td>
-                  <td className="muted">{it.ends_at && <Time at={it.ends_at} />}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Grid label="Table of addresses" heads={['address', 'from', 'owner', 'MAC', 'host name', 'ends']}>
+          {rows.map((it) => (
+            <tr key={`${it.address} ${it.source} ${it.owner ?? it.mac ?? ''}`}>
+              <td>
+                <Copy text={it.address} />
+              </td>
+              <td className="muted">{spaced(it.source)}</td>
+              <td>{it.machine ? <Link to={pageOf('machines', it.machine)}>{it.machine}</Link> : (it.device ?? it.owner ?? it.rack)}</td>
+              <td className="mono">{it.mac}</td>
+              <td>{it.hostname}</td>
+              <td className="muted">{it.ends_at && <Time at={it.ends_at} />}</td>
+            </tr>
+          ))}
+        </Grid>
       )}
       {isCut && <p className="muted">These are the first {PAGE}.</p>}
     </section>
