@@ -79,7 +79,7 @@ pub struct SecondaryStatus {
     /// The state of the copy. If racks differ, the best one.
     #[field(volatile)]
     pub state: SecondaryState,
-    /// The serial number of the copy. While the zone changes all the time, racks report it every five minutes.
+    /// The serial number of the copy. If only the serial changes, racks report it once a minute at most.
     #[field(volatile)]
     pub serial: Option<u32>,
     /// The time of its last answer. While the copy is current, the time of the last report. Absent: it answered no rack.

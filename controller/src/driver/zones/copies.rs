@@ -1,18 +1,52 @@
 //! The copies of zones at secondaries, from the reports of racks.
+//!
+//! The reports are no part of the topology: each change of it is read again by every reconciliation. A report wakes its Domain, which reads
+//! only the reports about its own secondaries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use basalt_api::kinds::{
-    Condition, ConditionStatus, RackService, Secondary, SecondaryState, SecondaryStatus,
-};
-use basalt_api::values::{Timestamp, Uid};
+use basalt_api::kinds::{Condition, ConditionStatus, Secondary, SecondaryState, SecondaryStatus};
+use basalt_api::values::{RackId, Timestamp};
+use basalt_db::{Store, StoreError};
 
 use crate::driver::estate::RackSeen;
-use crate::driver::load::Estate;
+use crate::driver::services::{self, CopyReport, Said};
+use crate::racks::observed::Observed;
 
-/// How often a Domain with secondaries reads the reports again. Another state wakes it; another serial alone does not.
+/// How often a Domain with secondaries looks which racks are there. A report wakes it at once.
 pub(super) const LOOK: Duration = Duration::from_secs(300);
+
+/// The last report of each rack about each secondary of a Domain, by `DOMAIN NAME`.
+pub(super) type Reports = BTreeMap<RackId, BTreeMap<String, CopyReport>>;
+
+/// Reads the reports about the secondaries of a Domain.
+///
+/// # Errors
+/// Fails if the database cannot be read.
+pub(super) async fn reports(
+    store: &Store,
+    domain: &str,
+    declared: &BTreeMap<String, Secondary>,
+    racks: &[RackSeen],
+) -> Result<Reports, StoreError> {
+    if declared.is_empty() {
+        return Ok(Reports::new());
+    }
+    let racks: Vec<RackId> = racks.iter().map(|rack| rack.uid).collect();
+    let about = declared.keys().map(|name| format!("{}{domain} {name}", basalt_proto::SECONDARY));
+    let services = about.chain([basalt_proto::STARTED.to_owned()]);
+    let kinds: Vec<String> = services.map(|service| format!("health:{service}")).collect();
+    let of_racks = store.facts_of_racks(&racks, &kinds).await?;
+    let read = of_racks.into_iter().map(|(rack, facts)| {
+        let said = facts.into_iter().filter_map(|fact| match Observed::of(&fact) {
+            Some(Observed::Health(what)) => Some(Said { id: fact.id, stored_at: fact.stored_at, what }),
+            _ => None,
+        });
+        (rack, services::copies(&said.collect::<Vec<_>>()))
+    });
+    Ok(read.collect())
+}
 
 /// The state of each declared secondary that racks have asked.
 ///
@@ -22,21 +56,22 @@ pub(super) fn states(
     domain: &str,
     declared: &BTreeMap<String, Secondary>,
     racks: &[RackSeen],
+    reports: &Reports,
 ) -> BTreeMap<String, SecondaryStatus> {
     let mut states = BTreeMap::new();
     for name in declared.keys() {
         let service = format!("{domain} {name}");
-        let reports = |is_there: bool| {
+        let told = |is_there: bool| {
             let racks = racks.iter().filter(move |rack| !rack.maintenance && (rack.is_there() || !is_there));
-            racks.filter_map(|rack| Some((rack, rack.copies.get(&service)?)))
+            racks.filter_map(|rack| Some((rack, reports.get(&rack.uid)?.get(&service)?)))
         };
-        let is_there = reports(true).next().is_some();
-        let Some((rack, report)) = reports(is_there).min_by_key(|(_, report)| report.state) else { continue };
+        let is_there = told(true).next().is_some();
+        let Some((rack, report)) = told(is_there).min_by_key(|(_, report)| report.state) else { continue };
         let problem = report.problem.as_ref().map(|problem| format!("rack {}: {problem}", rack.name));
         let status = SecondaryStatus {
             state: report.state,
             serial: report.serial,
-            answered_at: reports(is_there).filter_map(|(_, report)| report.answered_at).max(),
+            answered_at: told(is_there).filter_map(|(_, report)| report.answered_at).max(),
             message: problem,
         };
         states.insert(name.clone(), status);
@@ -62,17 +97,4 @@ pub(super) fn condition(states: &BTreeMap<String, SecondaryStatus>, now: Timesta
         since: now,
         deadline: None,
     })
-}
-
-/// The Domains with a secondary about which a rack reports another state than before.
-pub fn domains(
-    estate: &Estate,
-    before: &BTreeMap<String, RackService>,
-    after: &BTreeMap<String, RackService>,
-) -> BTreeSet<Uid> {
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    let named =
-        changed.filter_map(|name| Some(name.strip_prefix(basalt_proto::SECONDARY)?.split_once(' ')?.0));
-    named.filter_map(|name| estate.domains.iter().find(|it| it.name == name)).map(|it| it.uid).collect()
 }

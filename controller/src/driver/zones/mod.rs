@@ -40,7 +40,6 @@ use super::topology::Topology;
 use render::Member;
 use reverse::ReverseZone;
 
-pub use copies::domains as domains_of_copies;
 pub use names::{of_machine, write_names};
 
 /// The internal domain, where the Settings name none.
@@ -176,7 +175,11 @@ pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, St
     let now = driver.store.now().await?;
     let before: DomainStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
     let secondaries = match serial {
-        Some(_) => copies::states(&object.name, &declared.secondaries, &estate.racks),
+        Some(_) => {
+            let (store, secondaries) = (&driver.store, &declared.secondaries);
+            let reports = copies::reports(store, &object.name, secondaries, &estate.racks).await?;
+            copies::states(&object.name, secondaries, &estate.racks, &reports)
+        }
         None => BTreeMap::new(),
     };
     let behind = copies::condition(&secondaries, now);
