@@ -5,7 +5,7 @@ use super::{CommonStatus, kind, servers};
 use crate::model::Ref;
 use crate::pointer;
 use crate::validate::Rule;
-use crate::values::{Hostname, LONGEST_NAME, Naming, OwnerName, Secret};
+use crate::values::{Hostname, LONGEST_NAME, Naming, OwnerName, Secret, Timestamp};
 use basalt_api_derive::Model;
 use base64::Engine as _;
 use std::collections::BTreeMap;
@@ -67,6 +67,38 @@ pub struct DomainStatus {
     /// Serial number of the zone (RFC 1982).
     #[field(volatile)]
     pub serial: Option<u32>,
+    /// The state of the copy at each server in `secondaries`, by name, from the reports of racks. A server is missing until a
+    /// rack has asked it. If a copy is behind or a server silent, there is a condition `SecondaryBehind`.
+    #[field(volatile)]
+    pub secondaries: BTreeMap<String, SecondaryStatus>,
+}
+
+/// The state of the copy at a secondary.
+#[derive(Clone, Debug, PartialEq, Model)]
+pub struct SecondaryStatus {
+    /// The state of the copy. If racks differ, the best one.
+    #[field(volatile)]
+    pub state: SecondaryState,
+    /// The serial number of the copy. If only the serial changes, racks report it once a minute at most.
+    #[field(volatile)]
+    pub serial: Option<u32>,
+    /// The time of its last answer. While the copy is current, the time of the last report. Absent: it answered no rack.
+    #[field(volatile)]
+    pub answered_at: Option<Timestamp>,
+    /// The reason why the copy is not current.
+    #[field(volatile)]
+    pub message: Option<String>,
+}
+
+/// The state of a copy of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Model)]
+pub enum SecondaryState {
+    /// The copy is the zone as it is.
+    Current,
+    /// The secondary answers, and has an older copy or none.
+    Behind,
+    /// The secondary does not answer.
+    Silent,
 }
 
 fn domain_rules(spec: &DomainSpec, rule: &mut Rule<'_>) {

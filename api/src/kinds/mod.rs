@@ -57,7 +57,10 @@ pub use device::{
     Device, DeviceSpec, DeviceStatus, Discovery, DiscoverySort, DiscoverySpec, DiscoveryStatus,
     ProposedMachine,
 };
-pub use dns::{DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus, Secondary};
+pub use dns::{
+    DnsRecord, DnsRecordSpec, DnsRecordStatus, Domain, DomainSpec, DomainStatus, Secondary, SecondaryState,
+    SecondaryStatus,
+};
 pub use enlist::{EnlistMode, EnlistRule, Enlistment};
 pub use host_network::{
     AddressConfig, Addressing, BondConfig, BondMode, BridgeConfig, BuiltConfig, HashPolicy, InterfaceConfig,

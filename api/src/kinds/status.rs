@@ -55,6 +55,9 @@ impl Condition {
     /// The power of a machine is not as wanted. Unknown: the power cannot be read. Absent: the power is as wanted, or no power
     /// state is expected now.
     pub const POWER_DIFFERS: &'static str = "PowerDiffers";
+    /// A secondary of a Domain has an older copy of the zone or none, or does not answer. Absent: all copies are current, or racks
+    /// have not asked yet.
+    pub const SECONDARY_BEHIND: &'static str = "SecondaryBehind";
 }
 
 /// The truth value of a condition.

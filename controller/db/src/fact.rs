@@ -2,7 +2,7 @@
 
 use crate::object::{signed, timestamp, unsigned};
 use crate::store::Tx;
-use crate::{Store, StoreError, boot, ipam, lease, stranger};
+use crate::{Store, StoreError, boot, ipam, lease, secondary, stranger};
 use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
@@ -184,8 +184,9 @@ impl Store {
             signed(through)
         );
         update.execute(&mut *tx).await?;
-        if !woken.is_empty() {
-            self.wake_by_facts(&mut tx, &woken).await?;
+        let domains = secondary::domains(&mut tx, facts).await?;
+        if !woken.is_empty() || !domains.is_empty() {
+            self.wake_by_facts(&mut tx, &woken, &domains).await?;
         }
         self.commit(tx).await?;
         Ok(through)
@@ -199,7 +200,7 @@ impl Store {
         let mut tx = self.begin().await?;
         ipam::block::note_addresses(&mut tx, fact).await?;
         if let Some(object) = insert(&mut tx, "region", fact).await? {
-            self.wake_by_facts(&mut tx, &[object]).await?;
+            self.wake_by_facts(&mut tx, &[object], &[]).await?;
         }
         self.commit(tx).await
     }

@@ -87,6 +87,7 @@ mod remove;
 mod rename;
 mod run;
 mod seal;
+mod secondary;
 mod step;
 mod store;
 mod stranger;

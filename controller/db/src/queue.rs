@@ -238,9 +238,14 @@ impl Store {
         self.wake_kinds(tx, around, alone, self.worked_on()).await
     }
 
-    /// Wakes the objects that facts are about, and the neighbours that decide from facts.
-    pub(crate) async fn wake_by_facts(&self, tx: &mut Tx, uids: &[uuid::Uuid]) -> Result<(), StoreError> {
-        self.wake_kinds(tx, uids, &[], self.by_facts()).await
+    /// Wakes the objects `around` that facts are about, with the neighbours that decide from facts, and the objects `alone`.
+    pub(crate) async fn wake_by_facts(
+        &self,
+        tx: &mut Tx,
+        around: &[uuid::Uuid],
+        alone: &[uuid::Uuid],
+    ) -> Result<(), StoreError> {
+        self.wake_kinds(tx, around, alone, self.by_facts()).await
     }
 
     async fn wake_kinds(
@@ -252,7 +257,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let insert = sqlx::query!(
             "insert into reconcile_queue as q (kind, object)
-             select o.kind, o.uid from object o where o.kind = any($2) and o.uid = any(array(
+             select o.kind, o.uid from object o where (o.kind = any($2) or o.uid = any($3) and o.kind = any($4)) and o.uid = any(array(
                select unnest($1::uuid[]) union select unnest($3::uuid[])
                union select to_uid from object_ref where from_uid = any($1)
                union select from_uid from object_ref where to_uid = any($1)
@@ -266,7 +271,8 @@ impl Store {
                trace = coalesce(excluded.trace, q.trace), traced_at = coalesce(excluded.traced_at, q.traced_at)",
             around,
             kinds,
-            alone
+            alone,
+            self.worked_on()
         );
         insert.execute(&mut **tx).await?;
         Ok(())

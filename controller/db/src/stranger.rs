@@ -517,7 +517,7 @@ impl Store {
                 insert(&mut tx, &row.source, &claim).await?;
             }
             insert(&mut tx, &row.source, &fact("result", row.body.clone())?).await?;
-            self.wake_by_facts(&mut tx, &[machine.get()]).await?;
+            self.wake_by_facts(&mut tx, &[machine.get()], &[]).await?;
         }
         self.commit(tx).await?;
         Ok(adopted.is_some())

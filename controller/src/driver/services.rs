@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use basalt_api::kinds::{RackService, ServiceState};
+use basalt_api::kinds::{RackService, SecondaryState, ServiceState};
 use basalt_api::values::Timestamp;
 
 use crate::racks::observed::{Health, Hello};
@@ -126,6 +126,42 @@ pub fn answering<A: FromStr + Ord>(said: &[Said<Health>], kind: &str) -> BTreeSe
 pub fn serves_proxy(said: &[Said<Health>]) -> bool {
     let last = said.iter().rfind(|it| &*it.what.service == basalt_proto::PROXY);
     last.is_some_and(|it| it.what.ok && !it.what.message.is_empty())
+}
+
+/// The report of a rack about a secondary of the DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyReport {
+    /// The state of its copies: the worst one, if it has several zones.
+    pub state: SecondaryState,
+    /// The serial of its copy, if it has one zone.
+    pub serial: Option<u32>,
+    /// When it last answered.
+    pub answered_at: Option<Timestamp>,
+    /// The reason why a copy is not current.
+    pub problem: Option<String>,
+}
+
+/// The last report of a rack about each secondary, by name. Withdrawn reports are left out.
+#[must_use]
+pub fn copies(said: &[Said<Health>]) -> BTreeMap<String, CopyReport> {
+    let mut copies = BTreeMap::new();
+    for Said { stored_at, what, .. } in since_start(said) {
+        let Some(name) = what.service.strip_prefix(basalt_proto::SECONDARY) else { continue };
+        let ago = what.answered_ago_ms.map(Duration::from_millis);
+        let state = match (what.ok, ago) {
+            (true, _) => SecondaryState::Current,
+            (false, Some(Duration::ZERO)) => SecondaryState::Behind,
+            (false, _) => SecondaryState::Silent,
+        };
+        let answered_at = ago.and_then(|ago| stored_at.checked_sub(ago).ok());
+        let problem = (!what.ok).then(|| what.message.to_string());
+        let report = CopyReport { state, serial: what.serial, answered_at, problem };
+        match what.ok && what.message.is_empty() {
+            true => copies.remove(name),
+            false => copies.insert(name.to_owned(), report),
+        };
+    }
+    copies
 }
 
 /// True for a service at an address that is not one of these.

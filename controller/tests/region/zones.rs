@@ -2,7 +2,7 @@
 
 use crate::linked::Linked;
 use crate::support::{Lab, lab};
-use basalt_api::values::RackId;
+use basalt_api::values::{RackId, Timestamp};
 use basalt_db::{Key, NewFact};
 use basalt_engine::Policy;
 use basalt_proto::rack_v1::{DhcpConcern, DnsConcern, DnsZone, Fact, ServiceHealth, fact};
@@ -254,6 +254,75 @@ async fn secondaries_of_the_settings_copy_all_zones_and_a_catalog_that_names_the
     lab.api.declare("/api/v1/domains/hall.example", other).await;
     let third = told(&wanted(&["lab.example"]).await).await;
     assert_eq!(third, second + 1);
+}
+
+#[tokio::test]
+async fn a_domain_says_which_secondary_has_which_serial_and_warns_of_those_that_are_behind() {
+    let (lab, _controller, _rack) = furnished().await;
+    let path = "/api/v1/domains/lab.example";
+    let secondary =
+        |address| json!({"address": address, "key_name": "a.example", "key": "AAAAAAAAAAAAAAAAAAAAAA=="});
+    let secondaries = json!({"ns1": secondary("192.0.2.53"), "ns2": secondary("192.0.2.54")});
+    lab.api.declare(path, &json!({"ttl": 60, "secondaries": secondaries}).to_string()).await;
+    let store = lab.region.store();
+    let r1 = RackId::from(store.get("Rack", Key::Name("r1")).await.expect("a rack").uid);
+    let says = async |seq, name: &str, message: &str, serial, answered_ago_ms| {
+        let service = format!("secondary lab.example {name}");
+        let (ok, message) = (message == "it holds the zones as they are", message.to_owned());
+        let health = ServiceHealth { service, ok, message, serial, answered_ago_ms };
+        let fact = Fact { seq, body: Some(fact::Body::Health(health)), ..Fact::default() };
+        let fact = NewFact { object: Some(r1.into()), ..new_fact(fact, 0) };
+        store.store_facts(r1, "r1", uuid::Uuid::from_u128(1), &[fact]).await.expect("it is stored");
+    };
+    let until = async |holds: &dyn Fn(&Value) -> bool| {
+        let began = Instant::now();
+        loop {
+            let status = lab.api.get(path).await.json()["status"].clone();
+            if holds(&status) {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "{status}");
+            tokio::task::yield_now().await;
+        }
+    };
+    let behind = |status: &Value| {
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|it| it["type"] == "SecondaryBehind")
+    };
+    says(1, "ns1", "it holds the zones as they are", Some(7), Some(0)).await;
+    let status = until(&|status| status["secondaries"]["ns1"]["state"] == "current").await;
+    assert_eq!(status["secondaries"]["ns1"]["serial"], 7);
+    assert!(status["secondaries"].get("ns2").is_none() && behind(&status).is_none(), "{status}");
+
+    // A secondary that answers with an older copy is behind. A secondary that does not answer is silent.
+    says(2, "ns1", "it holds an older version of the zone", Some(7), Some(0)).await;
+    says(3, "ns2", "192.0.2.54:53: it does not answer", None, Some(3_600_000)).await;
+    let status = until(&|status| status["secondaries"]["ns2"]["state"] == "silent").await;
+    let [ns1, ns2] = ["ns1", "ns2"].map(|name| status["secondaries"][name].clone());
+    assert_eq!((&ns1["state"], &ns1["serial"]), (&json!("behind"), &json!(7)));
+    let message = "rack r1: 192.0.2.54:53: it does not answer";
+    assert_eq!((&ns2["serial"], &ns2["message"]), (&Value::Null, &json!(message)));
+    let at = |it: &Value| it["answered_at"].as_str().and_then(|at| at.parse().ok()).expect("a time");
+    let (first, second): (Timestamp, Timestamp) = (at(&ns1), at(&ns2));
+    assert!((3590..3700).contains(&first.duration_since(second).as_secs()), "{first} {second}");
+    let told = behind(&status).expect("a condition");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("true"), &json!("Silent")));
+    let words = told["message"].as_str().unwrap_or_default();
+    assert!(
+        words.contains("ns1") && words.contains(message) && words.contains("last answered at"),
+        "{words}"
+    );
+    let ready = &status["conditions"][0];
+    assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("true")), "the zone is served");
+    assert!(ready["message"].as_str().is_some_and(|it| it.ends_with(words)), "{ready}");
+
+    // The warning ends when the copies are current, and the state ends with the declaration.
+    says(4, "ns1", "it holds the zones as they are", Some(8), Some(0)).await;
+    says(5, "ns2", "it holds the zones as they are", Some(8), Some(0)).await;
+    let status = until(&|status| behind(status).is_none()).await;
+    assert_eq!(status["secondaries"]["ns1"]["serial"], 8, "{status}");
+    lab.api.declare(path, r#"{"ttl": 60}"#).await;
+    until(&|status| status.get("secondaries").is_none_or(|it| it == &json!({}))).await;
 }
 
 #[tokio::test]

@@ -40,7 +40,9 @@ pub struct Secondaries {
 pub enum Served {
     /// Send this message back.
     Reply(Vec<u8>),
-    /// Send these messages back.
+    /// Send this message back. The query came from a secondary: its address and its signature are those of the secondary.
+    Signed(Vec<u8>),
+    /// Send these messages back to a secondary.
     Transfer(Box<Transfer>),
     /// Send nothing: the message is no query.
     Drop,
@@ -109,13 +111,13 @@ impl Secondaries {
             let Some(zone) = zones.of_key(query.name.as_bytes()) else { return Served::Drop };
             let is_full = match query.rtype {
                 rtype::AXFR if transport == Transport::Udp => {
-                    return Served::Reply(signed(code(&query, Code::FormErr), signer, now));
+                    return Served::Signed(signed(code(&query, Code::FormErr), signer, now));
                 }
                 rtype::AXFR => true,
                 _ => match query.authority.and_then(|at| soa_serial(&message, at)) {
                     // RFC 1995 §4: over UDP the answer is the new serial; the secondary then asks again over TCP.
                     Some(held) => transport == Transport::Tcp && is_newer(zone.serial(), held),
-                    None => return Served::Reply(signed(code(&query, Code::FormErr), signer, now)),
+                    None => return Served::Signed(signed(code(&query, Code::FormErr), signer, now)),
                 },
             };
             if is_full {
@@ -134,7 +136,7 @@ impl Secondaries {
             }
             reply.finish()
         };
-        Served::Reply(signed(reply, signer, now))
+        Served::Signed(signed(reply, signer, now))
     }
 }
 

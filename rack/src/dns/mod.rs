@@ -193,7 +193,7 @@ impl Dns {
         // All callers load the state under the lock, so the last one has the newest.
         let _turn = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, own) = (self.state.load(), self.own.load());
-        self.notifier.keep(if own.is_empty() { &[] } else { &state.held.copies });
+        self.notifier.keep(if own.is_empty() { &[] } else { &state.held.copies }, &own);
     }
 
     /// Serves one address until cancelled. Queries wait until the stored concern is applied: a name that it has must not be answered
@@ -236,10 +236,20 @@ impl Dns {
         }
     }
 
-    /// The answer to a query that is signed, or that asks for a whole zone.
-    fn answer_secondary(&self, query: &[u8], peer: IpAddr, transport: Transport) -> Served {
+    /// The answer to a query that is signed, or that asks for a whole zone. `own`: the address that received the query.
+    fn answer_secondary(
+        &self,
+        query: &[u8],
+        peer: IpAddr,
+        own: Option<IpAddr>,
+        transport: Transport,
+    ) -> Served {
         let state = self.state.load();
-        state.held.secondaries.answer(&state.held.zones, query, peer, transport, unix())
+        let served = state.held.secondaries.answer(&state.held.zones, query, peer, transport, unix());
+        if let (Served::Signed(_) | Served::Transfer(_), Some(own)) = (&served, own) {
+            self.notifier.asked(peer, own);
+        }
+        served
     }
 
     /// Forwards a client's question to the servers of the state in which it arrived. `reply` is called with the answer, at once or

@@ -7,10 +7,13 @@
 //! A secondary is silent after five tries without an answer. Changes of the zone do not begin the count again, so a zone
 //! that changes all the time hides no silent secondary. A silent secondary gets one short try for each zone; its first
 //! answer wakes the tasks of its other zones.
+//!
+//! Messages come from the address at which the secondary asks this rack. It is the secondary's primary: some servers
+//! accept no NOTIFY from other addresses, even with the key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -78,8 +81,28 @@ const DATAGRAM: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Notifier {
     servers: Mutex<HashMap<String, Server>>,
+    sources: Arc<Mutex<Sources>>,
     facts: Facts,
     pace: Pace,
+}
+
+/// The addresses that messages to secondaries come from.
+#[derive(Debug, Default)]
+struct Sources {
+    /// The addresses at which this rack answers.
+    served: BTreeSet<IpAddr>,
+    /// The address at which a secondary last asked for a zone, by the address of the secondary.
+    asked: HashMap<IpAddr, IpAddr>,
+}
+
+impl Sources {
+    /// The address for messages to a secondary. If it has not asked since this rack started, the only address that it can
+    /// ask. `None`: any address.
+    fn of(&self, secondary: IpAddr) -> Option<IpAddr> {
+        let mut possible = self.served.iter().copied().filter(|it| it.is_ipv4() == secondary.is_ipv4());
+        let only = possible.next().filter(|_| possible.next().is_none());
+        self.asked.get(&secondary).copied().filter(|it| self.served.contains(it)).or(only)
+    }
 }
 
 /// A secondary with the tasks of its zones.
@@ -104,11 +127,22 @@ impl Drop for Told {
 
 impl Notifier {
     pub(super) fn new(facts: Facts) -> Self {
-        Self { servers: Mutex::default(), facts, pace: PACE }
+        Self { servers: Mutex::default(), sources: Arc::default(), facts, pace: PACE }
     }
 
-    /// Sets the copies whose changes are notified.
-    pub(super) fn keep(&self, copies: &[Copy]) {
+    /// Notes that a secondary asked for a zone at one of this rack's addresses.
+    pub(super) fn asked(&self, secondary: IpAddr, at: IpAddr) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.asked.insert(secondary.to_canonical(), at.to_canonical());
+    }
+
+    /// Sets the copies whose changes are notified. `served`: the addresses at which this rack answers.
+    pub(super) fn keep(&self, copies: &[Copy], served: &BTreeSet<IpAddr>) {
+        {
+            let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+            sources.served.clone_from(served);
+            sources.asked.retain(|address, _| copies.iter().any(|copy| copy.secondary.at.ip() == *address));
+        }
         let mut by_server: BTreeMap<&str, Vec<&Copy>> = BTreeMap::new();
         for copy in copies {
             by_server.entry(&copy.server).or_default().push(copy);
@@ -117,7 +151,10 @@ impl Notifier {
         let mut before = std::mem::take(&mut *servers);
         for (name, copies) in by_server {
             let new = || Server {
-                state: Arc::new(State::new(name, self.facts.clone(), self.pace)),
+                state: Arc::new(State {
+                    sources: Arc::clone(&self.sources),
+                    ..State::new(name, self.facts.clone(), self.pace)
+                }),
                 zones: HashMap::new(),
             };
             let Server { state, mut zones } = before.remove(name).unwrap_or_else(new);
@@ -161,6 +198,7 @@ struct Seen {
 #[derive(Debug)]
 struct State {
     server: String,
+    sources: Arc<Mutex<Sources>>,
     facts: Facts,
     pace: Pace,
     places: Semaphore,
@@ -210,6 +248,7 @@ impl State {
     fn new(server: &str, facts: Facts, pace: Pace) -> Self {
         Self {
             server: server.to_owned(),
+            sources: Arc::default(),
             facts,
             pace,
             places: Semaphore::new(AT_ONCE),
@@ -217,6 +256,11 @@ impl State {
             answers: Mutex::default(),
             revived: Notify::new(),
         }
+    }
+
+    /// The address that messages to the secondary come from. `None`: any address.
+    fn source(&self, secondary: IpAddr) -> Option<IpAddr> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).of(secondary)
     }
 
     /// Notes that the secondary answered, even if it refused.
@@ -403,7 +447,7 @@ impl Task {
                 changed
             };
             let (answered, is_changed) = tokio::select! {
-                answered = timeout_at(deadline, exchange(copy, make)) => (answered.ok(), false),
+                answered = timeout_at(deadline, exchange(copy, make, server.source(at.ip()))) => (answered.ok(), false),
                 _ = changed => (None, true),
             };
             match answered {
@@ -443,13 +487,24 @@ impl Task {
 type Make = fn(&Name, &TsigKey, u16, u64) -> Asked;
 
 /// Sends one question, and waits for its answer. The inner error is the secondary's refusal.
-async fn exchange(copy: &Copy, make: Make) -> io::Result<Result<Option<u32>, String>> {
+async fn exchange(
+    copy: &Copy,
+    make: Make,
+    source: Option<IpAddr>,
+) -> io::Result<Result<Option<u32>, String>> {
     let at = copy.secondary.at;
     let any = match at {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let socket = UdpSocket::bind(any).await?;
+    let socket = match source {
+        Some(source) => match UdpSocket::bind((source, 0)).await {
+            Ok(socket) => socket,
+            // The host has lost this address a moment ago.
+            Err(_) => UdpSocket::bind(any).await?,
+        },
+        None => UdpSocket::bind(any).await?,
+    };
     socket.connect(at).await?;
     let asked = make(&copy.origin, &copy.secondary.key, u16::from_be_bytes(random()?), unix());
     socket.send(&asked.message).await?;
@@ -467,8 +522,6 @@ async fn exchange(copy: &Copy, make: Make) -> io::Result<Result<Option<u32>, Str
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use basalt_dns::{Secondaries, Secondary, Served, Soa, Transport, Zone, Zones};
     use basalt_proto::rack_v1::ServiceHealth;
     use basalt_proto::rack_v1::fact::Body;
@@ -525,7 +578,7 @@ mod tests {
             while let Ok((length, peer)) = socket.recv_from(&mut query).await {
                 let own: IpAddr = at.ip();
                 let served = allowed.answer(&zones, &query[..length], own, Transport::Udp, unix());
-                let Served::Reply(reply) = served else { panic!("{served:?}") };
+                let (Served::Reply(reply) | Served::Signed(reply)) = served else { panic!("{served:?}") };
                 socket.send_to(&reply, peer).await.unwrap();
             }
         });
@@ -537,17 +590,17 @@ mod tests {
             let server = "lab.example ns1".to_owned();
             Copy { origin: origin.clone(), serial, server, secondary: secondary.clone() }
         };
-        notifier.keep(&[copy(8)]);
+        notifier.keep(&[copy(8)], &BTreeSet::new());
         until(&facts, false, "it answers NOTIMP: it does not know NOTIFY").await;
-        notifier.keep(&[copy(7)]);
+        notifier.keep(&[copy(7)], &BTreeSet::new());
         let told = until(&facts, true, HOLDS).await;
         assert_eq!((told.serial, told.answered_ago_ms), (Some(7), Some(0)));
         played.abort();
         drop(played.await);
-        notifier.keep(&[copy(9)]);
+        notifier.keep(&[copy(9)], &BTreeSet::new());
         let told = until(&facts, false, "").await;
         assert!(told.serial.is_none() && told.answered_ago_ms.is_some_and(|ago| ago > 0), "{told:?}");
-        notifier.keep(&[]);
+        notifier.keep(&[], &BTreeSet::new());
         until(&facts, true, "").await;
     }
 
@@ -568,7 +621,7 @@ mod tests {
         };
         let changes = async {
             for serial in 1.. {
-                notifier.keep(&[copy(0, serial)]);
+                notifier.keep(&[copy(0, serial)], &BTreeSet::new());
                 sleep(SHORT / 5).await;
             }
         };
@@ -581,7 +634,7 @@ mod tests {
         // 60 other zones get one short try each, eight at once. With five tries each, they would take 37 waits.
         let zones: Vec<Copy> = (0..60).map(|number| copy(number, 7)).collect();
         let began = Instant::now();
-        notifier.keep(&zones);
+        notifier.keep(&zones, &BTreeSet::new());
         let server = {
             let servers = notifier.servers.lock().unwrap();
             Arc::clone(&servers["lab.example ns1"].state)
@@ -592,5 +645,35 @@ mod tests {
             sleep(SHORT / 5).await;
         }
         assert!(began.elapsed() < SHORT * 30, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn notify_comes_from_the_address_that_the_secondary_asks_or_else_from_the_only_one() {
+        let origin = Name::from_ascii("lab.example.").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (facts, _) = writer::start(dir.path(), Limits::default(), Clock::default()).unwrap();
+        let notifier = Notifier { pace: QUICK, ..Notifier::new(facts) };
+        let address = |last: u8| IpAddr::from([127, 0, 0, last]);
+        let secondary = Secondary { at, key: TsigKey::new(&origin, &[7; 32]) };
+        let copy = Copy { origin, serial: 7, server: "lab.example ns1".to_owned(), secondary };
+        let keep = |served: &[u8]| {
+            let served = served.iter().map(|last| address(*last)).collect();
+            notifier.keep(std::slice::from_ref(&copy), &served);
+        };
+        // Nobody answers, so messages go on.
+        let until = async |source: IpAddr| {
+            let received = async { while socket.recv_from(&mut [0; 512]).await.unwrap().1.ip() != source {} };
+            tokio::time::timeout(Duration::from_secs(30), received).await.expect("a message from it");
+        };
+        keep(&[8, 9]);
+        // The kernel chooses it.
+        until(address(1)).await;
+        notifier.asked(at.ip(), address(9));
+        until(address(9)).await;
+        // The rack has lost the address.
+        keep(&[8]);
+        until(address(8)).await;
     }
 }

@@ -84,6 +84,7 @@ impl Drop for Own {
 /// Answers the queries of one connection in their order.
 async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let own = stream.local_addr().ok().map(|at| at.ip());
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
     let mut query = Vec::new();
@@ -102,8 +103,8 @@ async fn talk(dns: &Dns, mut stream: TcpStream, peer: IpAddr) -> io::Result<()> 
                 let Ok(message) = answered.await else { return Ok(()) };
                 message
             }
-            Action::Secondary => match dns.answer_secondary(&query, peer, Transport::Tcp) {
-                Served::Reply(reply) => reply,
+            Action::Secondary => match dns.answer_secondary(&query, peer, own, Transport::Tcp) {
+                Served::Reply(reply) | Served::Signed(reply) => reply,
                 Served::Transfer(transfer) => {
                     let whole = copy(dns, *transfer, &mut writer);
                     tokio::time::timeout(WHOLE, whole).await??;

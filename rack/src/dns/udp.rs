@@ -80,8 +80,10 @@ fn take(dns: &Arc<Dns>, socket: &Arc<UdpSocket>, query: &[u8], peer: SocketAddr)
             dns.forward(*question, servers, peer.ip(), move |reply| drop(socket.try_send_to(&reply, peer)));
         }
         Action::Secondary => {
-            if let Served::Reply(reply) = dns.answer_secondary(query, peer.ip(), Transport::Udp) {
-                drop(socket.try_send_to(&reply, peer));
+            let own = socket.local_addr().ok().map(|at| at.ip());
+            match dns.answer_secondary(query, peer.ip(), own, Transport::Udp) {
+                Served::Reply(reply) | Served::Signed(reply) => drop(socket.try_send_to(&reply, peer)),
+                Served::Transfer(_) | Served::Drop => {}
             }
         }
         Action::Drop => {}

@@ -69,7 +69,9 @@ pub fn dns(data: &[u8]) {
             Answer::Secondary => {
                 match SECONDARIES.answer(&ZONES, query, PEER.into(), transport, 1_800_000_000) {
                     Served::Reply(reply) => readable(query, &reply, limit),
-                    Served::Transfer(transfer) => panic!("a guessed signature: {transfer:?}"),
+                    told @ (Served::Signed(_) | Served::Transfer(_)) => {
+                        panic!("a guessed signature: {told:?}")
+                    }
                     Served::Drop => {}
                 }
             }

@@ -10,6 +10,7 @@
 //! A zone is written only where its content differs, and then its serial rises (docs/decisions/089-zones.md). So regions that render the same
 //! content publish the same serial.
 
+mod copies;
 pub mod explain;
 pub mod names;
 pub mod render;
@@ -173,12 +174,23 @@ pub async fn reconcile_domain(driver: &Driver, lease: &Lease) -> Result<Then, St
     };
     let now = driver.store.now().await?;
     let before: DomainStatus = serde_json::from_str(object.status.get()).unwrap_or_default();
-    let mut status = DomainStatus { serial, ..DomainStatus::default() };
+    let secondaries = match serial {
+        Some(_) => {
+            let (store, secondaries) = (&driver.store, &declared.secondaries);
+            let reports = copies::reports(store, &object.name, secondaries, &estate.racks).await?;
+            copies::states(&object.name, secondaries, &estate.racks, &reports)
+        }
+        None => BTreeMap::new(),
+    };
+    let behind = copies::condition(&secondaries, now);
+    let message = behind.iter().fold(message, |message, behind| format!("{message}; {}", behind.message));
+    let mut status = DomainStatus { serial, secondaries, ..DomainStatus::default() };
     status.common.observed_generation = object.generation;
     status.common.conditions = settled(is_ready, reason, &message, now);
+    status.common.conditions.extend(behind);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Rest)
+    Ok(if status.secondaries.is_empty() { Then::Rest } else { Then::Again(copies::LOOK) })
 }
 
 /// A zone as it was published.
