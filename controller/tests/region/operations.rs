@@ -92,6 +92,21 @@ async fn what_cannot_be_done_now_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn the_power_of_a_machine_without_a_remote_switch_is_left_to_a_person() {
+    let lab = driven_lab().await;
+    machine(&lab, json!({"bmc": {"driver": "manual"}})).await;
+    for verb in ["power_on", "power_off", "power_cycle"] {
+        let answer = lab.api.send("POST", OPERATIONS, &[], wish(verb)).await;
+        assert_eq!(answer.status, 409, "{verb}");
+        for said in ["no BMC", "press its button"] {
+            assert!(answer.text().contains(said), "{verb}: {}", answer.text());
+        }
+    }
+    let status = lab.api.get("/api/v1/machines/m").await.json()["status"].clone();
+    assert_eq!(status["power"], json!(null), "no BMC was asked");
+}
+
+#[tokio::test]
 async fn an_operation_that_is_tried_lists_its_power_steps() {
     let lab = driven_lab().await;
     machine(&lab, json!({})).await;

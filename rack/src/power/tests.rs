@@ -6,6 +6,9 @@ use basalt_bmc::{
     Credentials, Password, Privilege, ServerConfig, User, Username,
 };
 use basalt_proto::rack_v1::Fact;
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 #[derive(Debug)]
 struct Chassis(Mutex<(PowerState, Vec<String>)>);
@@ -132,6 +135,47 @@ async fn systems_of_one_bmc_share_its_turns() {
     assert!(Arc::ptr_eq(&first, &turns(&redfish("10.0.0.1", "2"))), "two systems of one BMC");
     assert!(Arc::ptr_eq(&first, &turns(&Bmc { port: 443, ..redfish("10.0.0.1", "2") })), "its usual port");
     assert!(!Arc::ptr_eq(&first, &turns(&redfish("10.0.0.2", "1"))), "another BMC");
+}
+
+/// BMCs that accept connections and never speak. Machines that share such a BMC wait for its turns.
+#[tokio::test]
+async fn a_bmc_has_few_requests_at_once_for_all_of_its_systems() {
+    let lab = Lab::new("secret").await;
+    let other = TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let chassis = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    chassis.set_nonblocking(true).unwrap();
+    let redfish = |uid: String, at: SocketAddr| {
+        let (address, port) = (at.ip().to_string(), at.port().into());
+        let system = uid.clone();
+        Bmc { machine_uid: uid, driver: "redfish".into(), address, port, system, ..Bmc::default() }
+    };
+    let blades = chassis.local_addr().unwrap();
+    let mut bmcs: Vec<_> = (1..=6).map(|number| redfish(format!("blade-{number}"), blades)).collect();
+    bmcs.push(redfish("elsewhere".into(), other.local_addr().unwrap()));
+    let uids: Vec<_> = bmcs.iter().map(|bmc| bmc.machine_uid.clone()).collect();
+    lab.concern.send_replace(Some(Arc::new(PowerConcern { bmcs, ..PowerConcern::default() })));
+
+    let mut running = JoinSet::new();
+    let power = Arc::new(lab.power);
+    for machine_uid in uids {
+        let power = Arc::clone(&power);
+        let command =
+            PowerCommand { machine_uid: machine_uid.clone(), ..command(Verb::Status, 1, &machine_uid) };
+        running.spawn(async move { power.execute(command).await });
+    }
+    // All commands run in one thread, and the command for the other BMC is the last one: the others came as far.
+    let _elsewhere = other.accept().await.unwrap();
+    let arrivals = async || loop {
+        let arrived: Vec<_> = std::iter::from_fn(|| chassis.accept().ok()).collect();
+        if !arrived.is_empty() {
+            break arrived;
+        }
+        tokio::task::yield_now().await;
+    };
+    let mut held = arrivals().await;
+    assert_eq!(held.len(), TURNS, "{held:?}");
+    held.pop();
+    assert_eq!(arrivals().await.len(), 1, "a connection that ends makes room for one more");
 }
 
 #[tokio::test]

@@ -117,8 +117,18 @@ enum Death {
     Terraform,
     /// Terraform and the provider, by SIGKILL.
     Both,
+    /// The provider alone, by SIGKILL: Terraform sees that it is gone, and writes its state without the object.
+    Provider,
     /// No process dies: the user interrupts the apply.
     Interrupt,
+}
+
+/// The processes that this one has started.
+fn children(of: Pid) -> Vec<Pid> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).expect("it runs");
+    let text = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")));
+    let text = text.flatten().collect::<Vec<_>>().join(" ");
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
 #[test]
@@ -128,7 +138,9 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
         let head = provider_at(&format!("http://{}", gate.address), &world);
         let user = user(&head).await;
         let mut all = Vec::new();
-        for (zone, death) in [("a", Death::Terraform), ("b", Death::Both), ("c", Death::Interrupt)] {
+        for (zone, death) in
+            [("a", Death::Terraform), ("b", Death::Both), ("c", Death::Provider), ("d", Death::Interrupt)]
+        {
             all.push(zone);
             user.configure(SOURCE, &format!("{head}{}", zones(&all)));
             let mut command = user.command(&APPLY);
@@ -139,6 +151,11 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
             match death {
                 Death::Terraform => kill_process(pid, Signal::KILL),
                 Death::Both => kill_process_group(pid, Signal::KILL),
+                Death::Provider => {
+                    let providers = children(pid);
+                    assert!(!providers.is_empty(), "Terraform has a provider");
+                    providers.into_iter().try_for_each(|provider| kill_process(provider, Signal::KILL))
+                }
                 Death::Interrupt => kill_process(pid, Signal::INT),
             }
             .expect("it runs");
@@ -146,7 +163,7 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
             drop(held_answer);
             let before = world.uid(zone).await;
             assert!(!held(&user).await.contains(zone), "{death:?}: {ended:?}");
-            if death == Death::Both {
+            if matches!(death, Death::Both | Death::Provider) {
                 // Simulates that half a minute passes.
                 world.sql("update run set renewed_at = renewed_at - interval '31 s'").await;
             }
