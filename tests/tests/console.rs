@@ -233,7 +233,7 @@ async fn cache(region: &Region) {
     let held = vec![vec![0; 32]];
     let cache = CacheFact { files: 2, bytes: 3 * GIB, limit_bytes: 50 * GIB, held, more: 0 };
     let fact = Fact { seq: 1, body: Some(Body::Cache(cache)), ..Fact::default() };
-    let facts = [basalt_db::NewFact { object: Some(rack.into()), ..observed::new_fact(fact, 0) }];
+    let facts = [NewFact { object: Some(rack.into()), ..observed::new_fact(fact, 0) }];
     region.store().store_facts(rack, "r1", uuid::Uuid::from_u128(3), &facts).await.expect("it is stored");
 }
 
