@@ -248,7 +248,7 @@ async fn a_host_that_invents_machines_takes_the_turns_of_its_vlan_only() {
             let kind = match &told.body {
                 Some(Body::Lease(_)) => "lease",
                 Some(Body::BootTrace(_)) => "trace",
-                Some(Body::Health(_) | Body::DhcpInForce(_)) => "rack",
+                Some(Body::Health(_) | Body::DhcpInForce(_) | Body::Cache(_)) => "rack",
                 Some(Body::Claim(_)) => "claim",
                 Some(Body::Progress(_)) => "progress",
                 Some(Body::Result(_)) => "result",
