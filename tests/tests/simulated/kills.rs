@@ -7,10 +7,11 @@ use basalt_api::wire::{OperationRequest, OperationState, Verb};
 use basalt_engine::steps::{EffectKind, STEPS, StepId, StepSpec};
 use basalt_rack::kill::{KEPT, SEEN, TOLD};
 use basalt_region::driver::kill::PLACES;
-use basalt_sim::{Event, Fault, Firmware, Stage};
+use basalt_sim::{Event, Fault, Firmware, SimMachine, Stage};
 use serde_json::json;
+use std::time::Instant;
 
-use basalt_tests::fleet::{Fleet, deployment_spec, machine_spec, run_script};
+use basalt_tests::fleet::{Fleet, LIMIT, LOOK, deployment_spec, machine_spec, run_script};
 
 /// Steps without a part for a rack.
 const REGION_ONLY: &[(StepId, &str)] = &[
@@ -84,6 +85,21 @@ impl Kill {
         Self { points, fired, variable }
     }
 
+    /// Waits until the process has died at each point. The last one comes a moment after the machine is gone: the region deletes it,
+    /// and dies then.
+    async fn all_reached(&self, machine: &SimMachine) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let reached = |point: &&String| self.fired.join(point.replace('/', ".")).exists();
+            let missed: Vec<_> = self.points.iter().filter(|point| !reached(point)).collect();
+            if missed.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < end, "never killed at {missed:?}\n{}", machine.log());
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// One machine's whole life, in which the process dies at each of the points.
     async fn lived_through(self, fleet: &mut Fleet, number: u16) {
         let machine = fleet.machine(number, Firmware::Bios, |_| {});
@@ -114,10 +130,8 @@ impl Kill {
         fleet.delete_through_kills("deployments", &name).await;
         fleet.ready_through_kills("machines", &name).await;
         fleet.delete_through_kills("machines", &name).await;
-        let reached = |point: &&String| self.fired.join(point.replace('/', ".")).exists();
-        let (killed, missed): (Vec<_>, Vec<_>) = self.points.iter().partition(reached);
-        assert!(missed.is_empty(), "never killed at {missed:?}\n{}", machine.log());
-        println!("killed {} times: {killed:?}", killed.len());
+        self.all_reached(&machine).await;
+        println!("killed {} times: {:?}", self.points.len(), self.points);
         let writes = machine.count(|event| matches!(event, Event::WroteDisk { .. }));
         let installs = machine.count(|event| matches!(event, Event::Installed { .. }));
         let erases = machine.count(|event| matches!(event, Event::Erased { .. }));
