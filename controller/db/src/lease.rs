@@ -64,7 +64,7 @@ pub struct LeasesSeen {
 /// The leases of a rack in a subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubnetLeases {
-    /// The subnet.
+    /// The uid of the subnet.
     pub subnet: SubnetId,
     /// The number of leases that run.
     pub running: u64,

@@ -45,7 +45,7 @@ pub enum Observed {
     Result(Box<TaskResult>),
     /// The state of a rack's service.
     Health(Health),
-    /// What a rack's cache of image files holds.
+    /// The contents of a rack's cache of image files.
     Cache(Cache),
     /// Something that a person should see.
     Alarm(Alarm),

@@ -16,7 +16,7 @@ use crate::facts::About;
 use crate::hash::is_sha256_hex;
 use crate::spool::writer::Facts;
 
-/// The intervals.
+/// The intervals between reports.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// How often the directory is read.
@@ -54,7 +54,7 @@ pub async fn tell(blobs: Arc<BlobStore>, facts: Facts, pace: Pace, stop: Cancell
 }
 
 impl BlobStore {
-    /// What the cache holds. Reads the directory, so it blocks the thread.
+    /// The contents of the cache. Reads the directory, so it blocks the thread.
     fn summary(&self) -> io::Result<CacheFact> {
         let mut names = HashSet::new();
         for file in std::fs::read_dir(&self.dir)? {

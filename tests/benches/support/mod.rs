@@ -1,4 +1,4 @@
-//! What the benchmarks of simulated machines share: a wide network, the cost of the region, and waiting for many objects.
+//! Shared parts of the benchmarks of simulated machines: a wide network, the cost of the region, and waiting for many objects.
 #![expect(clippy::print_stdout, reason = "the result is a line of output")]
 #![allow(dead_code, reason = "not each benchmark uses all of it")]
 
