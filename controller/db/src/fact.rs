@@ -7,6 +7,7 @@ use basalt_api::values::Timestamp;
 use basalt_api::values::{Attempt, RackId, Uid};
 use serde_json::Value;
 use sqlx::PgConnection;
+use std::collections::HashMap;
 use uuid::Uuid;
 
 /// A fact as a rack delivers it.
@@ -77,6 +78,30 @@ impl FactRow {
             stored_at: timestamp(self.stored_us)?,
         })
     }
+}
+
+/// A fact about one of several objects.
+pub(crate) struct ObjectFactRow {
+    pub(crate) object: Uuid,
+    pub(crate) id: i64,
+    pub(crate) kind: String,
+    pub(crate) source: String,
+    pub(crate) step_key: Option<String>,
+    pub(crate) attempt: Option<i64>,
+    pub(crate) body: Value,
+    pub(crate) observed_us: i64,
+    pub(crate) stored_us: i64,
+}
+
+/// Facts by their objects, in the order of the rows.
+pub(crate) fn by_object(rows: Vec<ObjectFactRow>) -> Result<HashMap<Uid, Vec<Fact>>, StoreError> {
+    let mut facts: HashMap<Uid, Vec<Fact>> = HashMap::new();
+    for row in rows {
+        let ObjectFactRow { object, id, kind, source, step_key, attempt, body, observed_us, stored_us } = row;
+        let fact = FactRow { id, kind, source, step_key, attempt, body, observed_us, stored_us };
+        facts.entry(Uid::from(object)).or_default().push(fact.fact()?);
+    }
+    Ok(facts)
 }
 
 /// The time of the database's clock, read within a transaction.

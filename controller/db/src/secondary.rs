@@ -1,12 +1,12 @@
 //! Reports of racks about secondaries, which copy the zones of Domains.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use basalt_api::values::{RackId, Uid};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::fact::{Fact, FactRow};
+use crate::fact::{Fact, ObjectFactRow, by_object};
 use crate::{NewFact, Store, StoreError};
 
 /// The kind of a report begins with this. The Domain and the name of the secondary follow.
@@ -35,9 +35,10 @@ impl Store {
         &self,
         racks: &[RackId],
         kinds: &[String],
-    ) -> Result<BTreeMap<RackId, Vec<Fact>>, StoreError> {
+    ) -> Result<HashMap<Uid, Vec<Fact>>, StoreError> {
         let racks: Vec<Uuid> = racks.iter().map(|rack| rack.get()).collect();
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            ObjectFactRow,
             r#"select object, id, kind, source, step_key, attempt, body,
                  (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
                  (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
@@ -45,20 +46,6 @@ impl Store {
             &racks,
             kinds
         );
-        let mut facts: BTreeMap<RackId, Vec<Fact>> = BTreeMap::new();
-        for row in rows.fetch_all(self.pool()).await? {
-            let fact = FactRow {
-                id: row.id,
-                kind: row.kind,
-                source: row.source,
-                step_key: row.step_key,
-                attempt: row.attempt,
-                body: row.body,
-                observed_us: row.observed_us,
-                stored_us: row.stored_us,
-            };
-            facts.entry(RackId::from(Uid::from(row.object))).or_default().push(fact.fact()?);
-        }
-        Ok(facts)
+        by_object(rows.fetch_all(self.pool()).await?)
     }
 }

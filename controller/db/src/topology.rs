@@ -4,7 +4,7 @@
 //! keeps what it has read for as long as the position stays. Positions commit in their order, so a snapshot that shows one
 //! contains every change up to it.
 
-use crate::fact::{Fact, FactRow};
+use crate::fact::{Fact, ObjectFactRow, by_object};
 use crate::object::{Object, Row, select_objects, timestamp, unsigned};
 use crate::{Store, StoreError, blob};
 use basalt_api::values::{Timestamp, Uid};
@@ -67,7 +67,8 @@ impl Store {
         let rows = rows.fetch_all(&mut *tx).await?;
         let sizes = sqlx::query!("select sha256, size from blob").fetch_all(&mut *tx).await?;
         let racks: Vec<_> = rows.iter().filter(|row| row.kind == "Rack").map(|row| row.uid).collect();
-        let said = sqlx::query!(
+        let said = sqlx::query_as!(
+            ObjectFactRow,
             r#"select object, id, kind, source, step_key, attempt, body,
                  (extract(epoch from observed_at) * 1000000)::bigint as "observed_us!",
                  (extract(epoch from stored_at) * 1000000)::bigint as "stored_us!"
@@ -85,22 +86,13 @@ impl Store {
         for (kind, objects) in &mut objects {
             self.suppose(kind, objects);
         }
-        let mut facts: HashMap<Uid, Vec<Fact>> = HashMap::new();
-        for row in said {
-            let fact = FactRow {
-                id: row.id,
-                kind: row.kind,
-                source: row.source,
-                step_key: row.step_key,
-                attempt: row.attempt,
-                body: row.body,
-                observed_us: row.observed_us,
-                stored_us: row.stored_us,
-            };
-            facts.entry(Uid::from(row.object)).or_default().push(fact.fact()?);
-        }
         let blobs = sizes.into_iter().map(|row| Ok((blob::digest(&row.sha256)?, unsigned(row.size))));
-        Ok(TopologyRows { position, blobs: blobs.collect::<Result<_, StoreError>>()?, objects, facts })
+        Ok(TopologyRows {
+            position,
+            blobs: blobs.collect::<Result<_, StoreError>>()?,
+            objects,
+            facts: by_object(said)?,
+        })
     }
 
     /// The time at which the latest fact about each of these objects was stored. Objects without facts are left out.

@@ -43,7 +43,7 @@ pub(super) async fn reports(
             Some(Observed::Health(what)) => Some(Said { id: fact.id, stored_at: fact.stored_at, what }),
             _ => None,
         });
-        (rack, services::copies(&said.collect::<Vec<_>>()))
+        (RackId::from(rack), services::copies(&said.collect::<Vec<_>>()))
     });
     Ok(read.collect())
 }
