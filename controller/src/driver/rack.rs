@@ -9,17 +9,18 @@ use basalt_api::kinds::{
     ServiceState,
 };
 use basalt_api::plan::{PlanReport, Wait};
-use basalt_api::values::{RackId, Sha256, SubnetId, Timestamp};
+use basalt_api::values::{RackId, Sha256, Timestamp};
 use basalt_db::{Lease, Object, StoreError, SubnetLeases, Then};
 
 use super::converge::Driver;
+use super::estate::Net;
 use super::load::{Image, spec};
 use super::machine::to_json;
 use super::services::{self, Link, Said};
 use super::{concerns, discovery, strangers};
 use crate::racks::observed::{Cache, Observed};
 
-/// The interval at which a disconnected rack is reconciled. A Hello wakes it at once.
+/// The interval at which a rack is reconciled. A Hello wakes it at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The interval at which a rack in deletion is reconciled. Its messages wake it earlier.
@@ -188,11 +189,12 @@ async fn status(
             status.vlans.insert(net.subnet.vlan.clone());
         }
     }
-    let names = estate.nets.iter().map(|net| (net.uid, net.name.as_str())).collect();
-    let leases = leases_of(&driver.store.rack_leases(uid).await?, &names);
-    // A new status is a row: counts of leases change all the time, and come with a new `last_seen`.
-    let is_due = status.last_seen != before.last_seen || !leases.keys().eq(before.leases.keys());
-    status.leases = if is_due { leases } else { before.leases.clone() };
+    // Leases are counted when `last_seen` changes, so about once a minute.
+    let is_due = status.last_seen != before.last_seen || before.leases.is_empty();
+    status.leases = match is_due {
+        true => leases_of(&driver.store.rack_leases(uid).await?, &estate.nets),
+        false => before.leases.clone(),
+    };
     let stored = driver.store.concern_heads(uid).await?;
     let mut refused = Vec::new();
     for ack in driver.store.concern_acks(uid).await? {
@@ -250,10 +252,11 @@ fn cache_of(cache: &Cache, reported_at: Timestamp, images: &[Image]) -> RackCach
 }
 
 /// The leases of each subnet by the subnet's name.
-fn leases_of(counts: &[SubnetLeases], names: &BTreeMap<SubnetId, &str>) -> BTreeMap<String, RackLeases> {
+fn leases_of(counts: &[SubnetLeases], nets: &[Net]) -> BTreeMap<String, RackLeases> {
+    let names: BTreeMap<_, _> = nets.iter().map(|net| (net.uid, &net.name)).collect();
     let shown = counts.iter().filter_map(|it| {
         let leases = RackLeases { running: it.running, addresses: it.addresses };
-        Some(((*names.get(&it.subnet)?).to_owned(), leases))
+        Some((names.get(&it.subnet)?.to_string(), leases))
     });
     shown.collect()
 }
