@@ -304,7 +304,6 @@ impl Session {
             incarnation: self.racks.store.incarnation().to_string(),
             regions: regions.iter().cloned().collect(),
             boot_traces: true,
-            caches: true,
             unix_ms: Timestamp::now().as_millisecond(),
         };
         self.send(Message::Welcome(welcome)).await;

@@ -714,7 +714,6 @@ pub mod fact {
         BmcAccount(super::AgentBmcAccount),
         #[prost(message, tag = "25")]
         Checkpoint(super::AgentCheckpoint),
-        /// only to regions that say that they take it
         #[prost(message, tag = "26")]
         Cache(super::CacheFact),
     }
@@ -1274,9 +1273,6 @@ pub struct Welcome {
     /// what time it is; 0: it does not say
     #[prost(int64, tag = "4")]
     pub unix_ms: i64,
-    /// this region takes CacheFact
-    #[prost(bool, tag = "5")]
-    pub caches: bool,
 }
 /// Each ConcernVersion and each ConcernDelta is answered with exactly one of these.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

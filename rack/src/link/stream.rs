@@ -107,7 +107,7 @@ pub async fn run(context: &Arc<Context>, address: &str, me: &Me) -> Result<Infal
     let (acknowledge, acknowledged) = mpsc::channel(OUTBOX);
     tokio::select! {
         ended = listen(context, (address, me), &mut inbox, &outbox, &acknowledge) => ended,
-        ended = deliver(context, &outbox, acknowledged, &welcome) => ended,
+        ended = deliver(context, &outbox, acknowledged, welcome.boot_traces) => ended,
         ended = hello::again(context, me, hello, &outbox) => ended,
         never = renew::keep_valid(context, channel.clone()) => match never {},
         never = deliver::deliver(&context.logs, address, channel) => match never {},
@@ -207,13 +207,13 @@ async fn applied(
     Ok(applied.map_err(std::io::Error::other)?)
 }
 
-/// Sends facts, one batch at a time, once it is this link's turn. Facts that the region's version does not know are left
-/// out.
+/// Sends facts, one batch at a time, once it is this link's turn. Traces of boots are left out if the region's version
+/// does not know them.
 async fn deliver(
     context: &Context,
     outbox: &mpsc::Sender<FromRack>,
     mut acknowledged: mpsc::Receiver<FactAck>,
-    welcome: &Welcome,
+    takes_boot_traces: bool,
 ) -> Result<Infallible, LinkError> {
     let turn = async {
         // Drop acknowledgements until then: this link has sent no facts.
@@ -235,11 +235,7 @@ async fn deliver(
             }
             continue;
         };
-        facts.retain(|fact| match fact.body {
-            Some(fact::Body::BootTrace(_)) => welcome.boot_traces,
-            Some(fact::Body::Cache(_)) => welcome.caches,
-            _ => true,
-        });
+        facts.retain(|fact| takes_boot_traces || !matches!(fact.body, Some(fact::Body::BootTrace(_))));
         let Some(last) = facts.last().map(|fact| fact.seq) else {
             *next = end + 1;
             continue;

@@ -162,7 +162,6 @@ impl Linked {
             incarnation: incarnation.into(),
             regions,
             boot_traces: false,
-            caches: false,
             unix_ms: 0,
         }))
         .await;
