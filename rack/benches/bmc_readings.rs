@@ -15,7 +15,6 @@ mod support;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -184,7 +183,7 @@ fn ipmipower(port: u16) -> Result<Round> {
     let hosts: Vec<_> = (0..BMCS).map(|number| format!("{}:{port}", address(number))).collect();
     let mut command = Command::new(root.join("usr/sbin/ipmipower"));
     command.env("LD_LIBRARY_PATH", root.join("usr/lib/x86_64-linux-gnu"));
-    command.args(["--driver-type=LAN_2_0", "--stat", "--config-file"]).arg(Path::new("/dev/null"));
+    command.args(["--driver-type=LAN_2_0", "--stat", "--config-file=/dev/null"]);
     command.arg(format!("--cipher-suite-id={SUITE}"));
     command.args(["--username", USER, "--password", PASSWORD, "--hostname", &hosts.join(",")]);
     let began = Instant::now();

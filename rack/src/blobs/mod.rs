@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`fetch`] | fetches absent blobs: once for all requests, resumed where it stopped, stored only if the bytes have the hash |
 //! | [`evict`] | keeps the cache below its limit |
-//! | [`told`] | reports to regions what the cache holds |
+//! | [`report`] | reports to regions what the cache holds |
 //!
 //! Bytes are served only if they were verified against the hash since the rack started and the file has not changed
 //! since. A blob that the disk damaged is detected and fetched again.
@@ -27,11 +27,11 @@ use crate::{disk, durable};
 pub use evict::Pin;
 use evict::{Shelf, Version};
 use fetch::{Flight, Flights};
-pub use told::{PACE, tell};
+pub use report::{PACE, tell};
 
 mod evict;
 mod fetch;
-mod told;
+mod report;
 
 /// How long a client waits for a fetch.
 const PATIENCE: Duration = Duration::from_secs(900);

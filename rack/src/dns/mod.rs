@@ -14,6 +14,7 @@
 pub mod counts;
 pub mod forward;
 mod secondaries;
+mod sources;
 mod tcp;
 mod udp;
 pub mod zones;

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::forward::exchange::random;
+use super::sources::Sources;
 use super::unix;
 use super::zones::Copy;
 use crate::facts::{SecondaryReport, remark, secondary};
@@ -81,28 +82,9 @@ const DATAGRAM: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Notifier {
     servers: Mutex<HashMap<String, Server>>,
-    sources: Arc<Mutex<Sources>>,
+    sources: Arc<Sources>,
     facts: Facts,
     pace: Pace,
-}
-
-/// The addresses that messages to secondaries come from.
-#[derive(Debug, Default)]
-struct Sources {
-    /// The addresses at which this rack answers.
-    served: BTreeSet<IpAddr>,
-    /// The address at which a secondary last asked for a zone, by the address of the secondary.
-    asked: HashMap<IpAddr, IpAddr>,
-}
-
-impl Sources {
-    /// The address for messages to a secondary. If it has not asked since this rack started, the only address that it can
-    /// ask. `None`: any address.
-    fn of(&self, secondary: IpAddr) -> Option<IpAddr> {
-        let mut possible = self.served.iter().copied().filter(|it| it.is_ipv4() == secondary.is_ipv4());
-        let only = possible.next().filter(|_| possible.next().is_none());
-        self.asked.get(&secondary).copied().filter(|it| self.served.contains(it)).or(only)
-    }
 }
 
 /// A secondary with the tasks of its zones.
@@ -132,17 +114,12 @@ impl Notifier {
 
     /// Notes that a secondary asked for a zone at one of this rack's addresses.
     pub(super) fn asked(&self, secondary: IpAddr, at: IpAddr) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.asked.insert(secondary.to_canonical(), at.to_canonical());
+        self.sources.asked(secondary, at);
     }
 
     /// Sets the copies whose changes are notified. `served`: the addresses at which this rack answers.
     pub(super) fn keep(&self, copies: &[Copy], served: &BTreeSet<IpAddr>) {
-        {
-            let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            sources.served.clone_from(served);
-            sources.asked.retain(|address, _| copies.iter().any(|copy| copy.secondary.at.ip() == *address));
-        }
+        self.sources.keep(served, copies.iter().map(|copy| copy.secondary.at.ip()).collect());
         let mut by_server: BTreeMap<&str, Vec<&Copy>> = BTreeMap::new();
         for copy in copies {
             by_server.entry(&copy.server).or_default().push(copy);
@@ -151,10 +128,7 @@ impl Notifier {
         let mut before = std::mem::take(&mut *servers);
         for (name, copies) in by_server {
             let new = || Server {
-                state: Arc::new(State {
-                    sources: Arc::clone(&self.sources),
-                    ..State::new(name, self.facts.clone(), self.pace)
-                }),
+                state: Arc::new(State::new(name, Arc::clone(&self.sources), self.facts.clone(), self.pace)),
                 zones: HashMap::new(),
             };
             let Server { state, mut zones } = before.remove(name).unwrap_or_else(new);
@@ -198,7 +172,7 @@ struct Seen {
 #[derive(Debug)]
 struct State {
     server: String,
-    sources: Arc<Mutex<Sources>>,
+    sources: Arc<Sources>,
     facts: Facts,
     pace: Pace,
     places: Semaphore,
@@ -245,10 +219,10 @@ impl Zones {
 }
 
 impl State {
-    fn new(server: &str, facts: Facts, pace: Pace) -> Self {
+    fn new(server: &str, sources: Arc<Sources>, facts: Facts, pace: Pace) -> Self {
         Self {
             server: server.to_owned(),
-            sources: Arc::default(),
+            sources,
             facts,
             pace,
             places: Semaphore::new(AT_ONCE),
@@ -256,11 +230,6 @@ impl State {
             answers: Mutex::default(),
             revived: Notify::new(),
         }
-    }
-
-    /// The address that messages to the secondary come from. `None`: any address.
-    fn source(&self, secondary: IpAddr) -> Option<IpAddr> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).of(secondary)
     }
 
     /// Notes that the secondary answered, even if it refused.
@@ -447,7 +416,7 @@ impl Task {
                 changed
             };
             let (answered, is_changed) = tokio::select! {
-                answered = timeout_at(deadline, exchange(copy, make, server.source(at.ip()))) => (answered.ok(), false),
+                answered = timeout_at(deadline, exchange(copy, make, server.sources.of(at.ip()))) => (answered.ok(), false),
                 _ = changed => (None, true),
             };
             match answered {
