@@ -32,6 +32,12 @@ interface Found {
 /** Whether the first machine is there, and has told its hardware: then nothing is missing. */
 const hasBooted = (machines: readonly Machine[]): boolean => machines.some(({ status }) => Boolean(status.commissioned_at ?? status.inventory));
 
+/** The step of the first machine, before it is declared. */
+function machineOf(seen: number): string {
+  if (seen === 0) return 'A machine, by the MAC that it boots by';
+  return `A machine: ${seen} ${seen === 1 ? 'was' : 'were'} seen on the networks`;
+}
+
 /** The things that the first machine needs, in their order. */
 export function stepsOf({ racks, vlans, subnets, images, discoveries, machines }: Found): Omit<Step, 'form'>[] {
   const [first] = machines;
@@ -49,7 +55,7 @@ export function stepsOf({ racks, vlans, subnets, images, discoveries, machines }
     { done: images.length > 0, title: 'An image to install', says: 'basalt image build debian --output debian' },
     {
       done: Boolean(first),
-      title: first ? `A machine: ${first.metadata.name}` : discoveries.length > 0 ? `A machine: ${discoveries.length} ${discoveries.length === 1 ? 'was' : 'were'} seen on the networks` : 'A machine, by the MAC that it boots by',
+      title: first ? `A machine: ${first.metadata.name}` : machineOf(discoveries.length),
       says: 'kind: Machine\nmetadata: {name: web1}\nspec:\n  boot_macs: [52:54:00:00:00:01]\n  bmc: {driver: redfish, address: 10.0.0.11, username: admin, password: …}',
     },
     {
