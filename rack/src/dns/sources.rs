@@ -29,8 +29,8 @@ impl Sources {
         known.asked.retain(|secondary, _| secondaries.contains(secondary));
     }
 
-    /// The address for messages to a secondary: the one that it last asked. Before its first question the rack takes its own
-    /// address, if it has only one. `None`: any address.
+    /// The address for messages to a secondary: the one that the secondary last asked. Before the first question: the address of
+    /// the rack, if the rack has only one. `None`: any address.
     pub(super) fn of(&self, secondary: IpAddr) -> Option<IpAddr> {
         let known = self.lock();
         let mut possible = known.served.iter().copied().filter(|it| it.is_ipv4() == secondary.is_ipv4());

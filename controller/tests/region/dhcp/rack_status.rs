@@ -1,4 +1,4 @@
-//! The status of a rack: what it said of itself, and what the region knows of it.
+//! The status of a rack, from its own reports and from the records of the region.
 
 use super::{PATIENCE, Played, fact, has, served};
 use basalt_db::{ConcernAck, Key, NewFact};
