@@ -74,8 +74,8 @@ pub struct Stranger {
     pub macs: BTreeSet<String>,
     /// The agent's result.
     pub body: Value,
-    /// The rack that reported it.
-    pub source: String,
+    /// The racks that reported it, the last one at the end.
+    pub sources: Vec<String>,
     /// The machine's address during the last task.
     pub address: Option<IpAddr>,
     /// When it was first inspected.
@@ -84,13 +84,25 @@ pub struct Stranger {
     pub last_seen: Timestamp,
 }
 
+impl Stranger {
+    /// The rack that reported it last.
+    #[must_use]
+    pub fn rack(&self) -> &str {
+        last(&self.sources)
+    }
+}
+
+fn last(sources: &[String]) -> &str {
+    sources.last().map_or("", String::as_str)
+}
+
 struct StrangerRow {
     id: i64,
     name: String,
     boot_mac: String,
     macs: Vec<String>,
     body: Value,
-    source: String,
+    sources: Vec<String>,
     address: Option<String>,
     first_us: i64,
     last_us: i64,
@@ -104,7 +116,7 @@ impl StrangerRow {
             boot_mac: self.boot_mac,
             macs: self.macs.into_iter().collect(),
             body: self.body,
-            source: self.source,
+            sources: self.sources,
             address: self.address.as_deref().map(parse).transpose()?,
             first_seen: timestamp(self.first_us)?,
             last_seen: timestamp(self.last_us)?,
@@ -158,7 +170,7 @@ pub(crate) async fn note(
     sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut *tx).await?;
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
     let same = sqlx::query!(
-        r#"select id, discovery, has_inventory from stranger
+        r#"select id, discovery, has_inventory, sources from stranger
            where board = $2 or (boot_mac = any($1::text[]::macaddr[])
              and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id"#,
         &macs,
@@ -167,6 +179,10 @@ pub(crate) async fn note(
     );
     let same = same.fetch_all(&mut *tx).await?;
     let mut woken: Vec<Uuid> = same.iter().filter_map(|it| it.discovery).collect();
+    let mut sources: Vec<_> = same.iter().flat_map(|it| &it.sources).filter(|it| *it != source).collect();
+    sources.sort();
+    sources.dedup();
+    let sources: Vec<String> = sources.into_iter().cloned().chain([source.to_owned()]).collect();
     let declared = declared(&mut *tx, &macs).await?;
     if declared.iter().any(|machine| machine.has_result) {
         // A known machine booted from another interface: the result has nothing new.
@@ -181,9 +197,9 @@ pub(crate) async fn note(
     if let Some(first) = same.first().filter(|first| first.has_inventory && !has_inventory) {
         // An inspection that failed says less than the one before.
         let seen = sqlx::query!(
-            "update stranger set source = $2, address = coalesce($3::text::inet, address), last_seen = clock_timestamp() where id = $1",
+            "update stranger set sources = $2, address = coalesce($3::text::inet, address), last_seen = clock_timestamp() where id = $1",
             first.id,
-            source,
+            &sources,
             address
         );
         seen.execute(&mut *tx).await?;
@@ -195,7 +211,7 @@ pub(crate) async fn note(
             let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
             sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut *tx).await?;
             let update = sqlx::query!(
-                "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, source = $5,
+                "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, sources = $5,
                    address = coalesce($6::text::inet, address), vlan = coalesce($7, vlan), has_inventory = $8,
                    last_seen = clock_timestamp()
                  where id = $1",
@@ -203,7 +219,7 @@ pub(crate) async fn note(
                 mac,
                 seen.board,
                 seen.result,
-                source,
+                &sources,
                 address,
                 vlan,
                 has_inventory
@@ -219,7 +235,7 @@ pub(crate) async fn note(
             };
             woken.extend(given_way);
             let insert = sqlx::query_scalar!(
-                "insert into stranger (name, boot_mac, board, body, source, address, vlan, has_inventory)
+                "insert into stranger (name, boot_mac, board, body, sources, address, vlan, has_inventory)
                  select case when exists (select from stranger o where o.name = n.name) then n.name || '-' || nextval('attempt') else n.name end,
                    $1::text::macaddr, $2, $3, $4, $5::text::inet, $6, $7
                  from (select 'mac-' || replace($1, ':', '-') as name) n
@@ -227,7 +243,7 @@ pub(crate) async fn note(
                 mac,
                 seen.board,
                 seen.result,
-                source,
+                &sources,
                 address,
                 vlan,
                 has_inventory
@@ -378,7 +394,7 @@ impl Store {
         found.execute(self.pool()).await?;
         let row = sqlx::query_as!(
             StrangerRow,
-            r#"select id, name, boot_mac::text as "boot_mac!", body, source, host(address) as address,
+            r#"select id, name, boot_mac::text as "boot_mac!", body, sources, host(address) as address,
                  array(select mac::text from stranger_mac where stranger = s.id) as "macs!",
                  (extract(epoch from first_seen) * 1000000)::bigint as "first_us!",
                  (extract(epoch from last_seen) * 1000000)::bigint as "last_us!"
@@ -484,7 +500,7 @@ impl Store {
             r#"delete from stranger where id in (
                  select s.stranger from stranger_mac s join machine_mac m on m.mac = s.mac where m.machine = $1)
                returning discovery, boot_mac::text as "boot_mac!",
-                 boot_mac in (select mac from machine_mac where machine = $1) as "is_proven!", body, source, host(address) as address,
+                 boot_mac in (select mac from machine_mac where machine = $1) as "is_proven!", body, sources, host(address) as address,
                  (extract(epoch from last_seen) * 1000000)::bigint as "last_us!""#,
             machine.get()
         );
@@ -498,6 +514,7 @@ impl Store {
         rows.retain(|row| row.is_proven);
         let adopted = rows.pop().filter(|_| takes);
         if let Some(row) = &adopted {
+            let source = last(&row.sources);
             let attempt = row.body.get("attempt").and_then(Value::as_u64).map(Attempt::new);
             let fact = |kind: &str, body| {
                 Ok::<_, StoreError>(NewFact {
@@ -514,9 +531,9 @@ impl Store {
             };
             if let Some(address) = &row.address {
                 let claim = fact("claim", json!({"address": address, "boot_id": ""}))?;
-                insert(&mut tx, &row.source, &claim).await?;
+                insert(&mut tx, source, &claim).await?;
             }
-            insert(&mut tx, &row.source, &fact("result", row.body.clone())?).await?;
+            insert(&mut tx, source, &fact("result", row.body.clone())?).await?;
             self.wake_by_facts(&mut tx, &[machine.get()], &[]).await?;
         }
         self.commit(tx).await?;

@@ -111,6 +111,29 @@ async fn what_was_found_is_a_discovery_and_the_machine_that_is_declared_takes_it
 }
 
 #[tokio::test]
+async fn a_stranger_whom_two_racks_bring_at_once_is_one_discovery_and_one_machine() {
+    let (lab, controller, r1) = network().await;
+    let r2 = Linked::come(&lab, controller.rpc_address(), "r2", "10.77.0.3/24").await;
+    tokio::join!(told(&r1), told(&r2));
+    tokio::join!(found(&r1, &[A, B], "5BR47J2"), found(&r2, &[B, A], "5BR47J2"));
+    let both = until("one Discovery that both racks have seen", async || {
+        let found = list(&lab, "discoveries").await;
+        let racks = found.iter().find_map(|it| Some(it["status"]["racks"].as_array()?.len()))?;
+        (found.len() == 1 && racks == 2).then_some(found)
+    })
+    .await;
+    assert_eq!(both[0]["status"]["macs"], json!([A, B]));
+
+    // Both bring it again, and now a Machine is made of it.
+    machines_are_created(&lab, &r1).await;
+    tokio::join!(found(&r1, &[A, B], "5BR47J2"), found(&r2, &[B, A], "5BR47J2"));
+    until("the Discovery is gone", async || list(&lab, "discoveries").await.is_empty().then_some(())).await;
+    let machines = list(&lab, "machines").await;
+    let names: Vec<_> = machines.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dell-inc-5br47j2"]);
+}
+
+#[tokio::test]
 async fn where_a_vlan_says_so_the_region_makes_a_machine_by_its_rules() {
     let (lab, _controller, rack) = network().await;
     lab.api.declare("/api/v1/zones/row-1", "{}").await;
@@ -350,8 +373,8 @@ async fn a_rack_says_that_undeclared_machines_of_a_full_vlan_are_left_out() {
     found(&rack, &[A], "5BR47J2").await;
     discovery(&lab).await;
     let fill = format!(
-        "insert into stranger (name, boot_mac, body, source, vlan)
-         select 'invented-' || n, '02:00:00:00:00:01', '{{}}', 'r1', (select uid from object where kind = 'Vlan')
+        "insert into stranger (name, boot_mac, body, sources, vlan)
+         select 'invented-' || n, '02:00:00:00:00:01', '{{}}', '{{r1}}', (select uid from object where kind = 'Vlan')
          from generate_series(2, {MOST_OF_VLAN}) n"
     );
     Hand::on(&lab.url).await.run(&fill).await;

@@ -171,7 +171,7 @@ pub(super) async fn reconcile(
     let found = Found {
         boot_mac,
         inventory: &inventory,
-        rack: &stranger.source,
+        rack: stranger.rack(),
         vlan: net.map(|net| net.subnet.vlan.as_str()),
     };
     let proposal = proposed(found, &estate.settings.enlistment);
@@ -191,7 +191,7 @@ pub(super) async fn reconcile(
     status.macs = stranger.macs.iter().filter_map(|mac| mac.parse().ok()).collect();
     status.addresses = at.into_iter().collect();
     status.vlan = net.map(|net| net.subnet.vlan.clone());
-    status.racks = stranger.source.parse().into_iter().collect();
+    status.racks = stranger.sources.iter().filter_map(|it| it.parse().ok()).collect();
     status.first_seen_at = Some(stranger.first_seen);
     status.last_seen_at = Some(stranger.last_seen);
     status.inventory = Some(Inventory::from_agent(&inventory, &result.markers));
