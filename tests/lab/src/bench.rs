@@ -1,19 +1,24 @@
-//! `boot_to_ready`: the time from power-on to ready of a BIOS machine that boots over the network. It is measured twice:
-//! with our own ephemeral image until its inventory is stored, and with a stock Debian live system until its cloud-init
-//! has finished. Machine, firmware, rack and the transport of files are the same, and each machine boots alone.
+//! The time from power-on of a BIOS machine that boots over the network. Machine, firmware, rack and the transport of files are the same
+//! each time, and each machine boots alone.
+//!
+//! | line | machine | image | until | peer |
+//! | --- | --- | --- | --- | --- |
+//! | `boot_to_ready` | declared | ours | its inventory is stored | Debian's live system, until its cloud-init has finished |
+//! | `boot_to_discovery` | undeclared | ours | its Discovery has its inventory | the first line |
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use basalt_api::Kind;
-use basalt_api::client::{Client, Precondition};
+use basalt_api::client::{Client, ListOptions, Precondition};
 use basalt_api::values::{Sha256, Timestamp};
 use basalt_api::wire::PutRequest;
+use basalt_bmc::PowerVerb;
 use serde_json::{Value, json};
 
 use crate::error::LabError;
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineConfig};
 use crate::process::{read_from, run};
 use crate::site::{Site, SiteError, quickstart_machines};
 
@@ -44,11 +49,11 @@ struct Seen<'a> {
     machine: &'a Machine,
 }
 
-/// Measures both systems. Returns one line of JSON; the ratio is the stock system's time divided by ours.
+/// Measures all. Returns the lines; each ratio is the peer's time divided by ours.
 ///
 /// # Errors
 /// [`SiteError`], also if a machine does not become ready.
-pub async fn boot_to_ready(images: &Path, stock: &Path) -> Result<Value, SiteError> {
+pub async fn boots(images: &Path, stock: &Path) -> Result<[Value; 2], SiteError> {
     let file = |directory: &Path, name: &str| directory.join(name);
     let ephemeral = images.join("ephemeral");
     let ours = Live {
@@ -74,15 +79,33 @@ pub async fn boot_to_ready(images: &Path, stock: &Path) -> Result<Value, SiteErr
             log.contains(CLOUD_INIT_ENDS).then(Timestamp::now)
         },
     };
-    let (ours, peer) = (measure(&ours).await?, measure(&stock).await?);
-    Ok(json!({
-        "bench": "boot_to_ready", "basalt": ours, "peer": "Debian 12 live, standard packages, cloud-init",
-        "peer_value": peer, "ratio": (peer / ours * 100.0).round() / 100.0, "unit": "s",
-    }))
+    let (ready, discovery) = (until_ready(&ours).await?, until_discovery(&ours).await?);
+    let stock = until_ready(&stock).await?;
+    let line = |bench: &str, ours: f64, peer: &str, value: f64| {
+        json!({
+            "bench": bench, "basalt": ours, "peer": peer, "peer_value": value, "ratio": round(value / ours, 100.0), "unit": "s",
+        })
+    };
+    Ok([
+        line("boot_to_ready", ready, "Debian 12 live, standard packages, cloud-init", stock),
+        line("boot_to_discovery", discovery, "a declared machine until Ready", ready),
+    ])
 }
 
-/// Declares one machine, and measures the time from its power command until it is ready.
-async fn measure(live: &Live) -> Result<f64, SiteError> {
+fn round(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
+/// A region and a rack which serve one network with an image, and one machine, which is off.
+struct Served {
+    site: Site,
+    client: Client,
+    config: MachineConfig,
+    files: Files,
+}
+
+/// Starts all that a machine boots from.
+async fn serve(live: &Live) -> Result<Served, SiteError> {
     let mut site = Site::create(live.label)?;
     let mut configs = quickstart_machines();
     configs.truncate(1);
@@ -102,13 +125,6 @@ async fn measure(live: &Live) -> Result<f64, SiteError> {
         .iter()
         .map(|(role, (sha256, size))| ((*role).to_owned(), json!({"sha256": sha256, "size": size})))
         .collect();
-    let bmc = json!({
-        "driver": "ipmi", "address": config.bmc_address, "username": config.bmc_user, "password": config.bmc_password,
-        "options": {"cipher_suite": 3},
-    });
-    let machine = json!({
-        "boot_macs": [config.mac.to_string()], "kernel_options": (live.kernel_options)(&files), "bmc": bmc,
-    });
     let objects = [
         ("Fabric", "lab", json!({})),
         ("Vlan", "lab.0", json!({"fabric": "lab", "vid": 0, "dhcp": {"enabled": true}})),
@@ -122,31 +138,79 @@ async fn measure(live: &Live) -> Result<f64, SiteError> {
                 "files": declared,
             }),
         ),
-        ("Machine", config.name.as_str(), machine),
     ];
     for (kind, name, spec) in objects {
-        if let Some(kind) = Kind::find(kind) {
-            let request = PutRequest { spec, ..PutRequest::default() };
-            client.put(kind, name, &request, Precondition::None).await?;
-        }
+        declare(&client, kind, name, spec).await?;
     }
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let machine = site.machine(&config.name).ok_or_else(|| late(&site))?;
-        if let Some(seconds) = measured(&client, machine, live.ready).await? {
-            site.stop_rack(1).await?;
-            site.stop_region().await?;
-            return Ok(seconds);
+    Ok(Served { site, client, config, files })
+}
+
+async fn declare(client: &Client, kind: &str, name: &str, spec: Value) -> Result<(), SiteError> {
+    if let Some(kind) = Kind::find(kind) {
+        let request = PutRequest { spec, ..PutRequest::default() };
+        client.put(kind, name, &request, Precondition::None).await?;
+    }
+    Ok(())
+}
+
+impl Served {
+    fn machine(&self) -> Result<&Machine, SiteError> {
+        self.site.machine(&self.config.name).ok_or_else(|| late(&self.site))
+    }
+
+    /// Looks until `seconds` has a value, and stops all.
+    async fn ends(
+        self,
+        seconds: impl AsyncFn(&Self) -> Result<Option<f64>, SiteError>,
+    ) -> Result<f64, SiteError> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(seconds) = seconds(&self).await? {
+                let Self { mut site, .. } = self;
+                site.stop_rack(1).await?;
+                site.stop_region().await?;
+                return Ok(round(seconds, 10.0));
+            }
+            if Instant::now() > deadline {
+                return Err(late(&self.site));
+            }
+            tokio::time::sleep(INTERVAL).await;
         }
-        if Instant::now() > deadline {
-            return Err(late(&site));
-        }
-        tokio::time::sleep(INTERVAL).await;
     }
 }
 
+/// Declares the machine. Seconds from its power command until it is ready.
+async fn until_ready(live: &Live) -> Result<f64, SiteError> {
+    let served = serve(live).await?;
+    let config = &served.config;
+    let bmc = json!({
+        "driver": "ipmi", "address": config.bmc_address, "username": config.bmc_user, "password": config.bmc_password,
+        "options": {"cipher_suite": 3},
+    });
+    let machine = json!({
+        "boot_macs": [config.mac.to_string()], "kernel_options": (live.kernel_options)(&served.files), "bmc": bmc,
+    });
+    declare(&served.client, "Machine", &config.name, machine).await?;
+    served.ends(async |served| since_power_on(&served.client, served.machine()?, live.ready).await).await
+}
+
+/// Switches the machine on, which nobody has declared. Seconds until a Discovery has its inventory.
+async fn until_discovery(live: &Live) -> Result<f64, SiteError> {
+    let served = serve(live).await?;
+    served.site.rack_holds(1, "boot", "enlist").await?;
+    let began = Instant::now();
+    served.machine()?.power(PowerVerb::On).await?;
+    let Some(kind) = Kind::find("Discovery") else { return Err(late(&served.site)) };
+    let is_found = async |served: &Served| {
+        let found = served.client.list_all(kind, &ListOptions::default()).await?;
+        let is_found = found.iter().any(|it| it.status["inventory"].is_object());
+        Ok(is_found.then(|| began.elapsed().as_secs_f64()))
+    };
+    served.ends(is_found).await
+}
+
 /// Seconds from the last power-on step until the machine was ready. A power cycle restarts the measurement.
-async fn measured(
+async fn since_power_on(
     client: &Client,
     machine: &Machine,
     ready: fn(&Seen<'_>) -> Option<Timestamp>,
@@ -154,10 +218,9 @@ async fn measured(
     let Some(kind) = Kind::find("Machine") else { return Ok(None) };
     let timeline = client.timeline(kind, &machine.config().name).await?.entries;
     let began = timeline.iter().rev().find(|entry| entry.reason.contains("netboot-inventory"));
-    let took = began
+    Ok(began
         .zip(ready(&Seen { timeline: &timeline, machine }))
-        .map(|(began, ended)| ended.duration_since(began.at).as_secs_f64());
-    Ok(took.map(|seconds| (seconds * 10.0).round() / 10.0))
+        .map(|(began, ended)| ended.duration_since(began.at).as_secs_f64()))
 }
 
 fn hash(path: &Path) -> Result<Sha256, SiteError> {

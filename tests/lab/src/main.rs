@@ -61,7 +61,7 @@ enum What {
     },
     /// End the demo and remove it (see `make demo-stop`)
     DemoStop,
-    /// Measure how long a machine takes from power-on to Ready (see `make bench-boot_to_ready`)
+    /// Measure how long a machine takes from power-on to Ready, and an undeclared one to its Discovery (see `make bench-boot_to_ready`)
     BenchBootToReady {
         /// A folder with ephemeral/image.json
         #[arg(long)]
@@ -128,7 +128,9 @@ async fn run(what: What) -> Result<ExitCode, DemoError> {
             "no demo runs, and nothing of one is left"
         }),
         What::BenchBootToReady { images, stock } => {
-            say(&basalt_lab::bench::boot_to_ready(&images, &stock).await?.to_string())
+            for line in basalt_lab::bench::boots(&images, &stock).await? {
+                say(&line.to_string());
+            }
         }
         What::KeepDemo { port, owner } => {
             // Closing the terminal must not end the demo.
