@@ -75,8 +75,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let sessions = Sessions::new(store.now().await?);
         let driver = Driver {
             topology: basalt_region::driver::topology::Topology::new(sessions.clone()),
-            common: basalt_region::driver::common::Common::default(),
-            written: basalt_region::driver::concerns::WrittenConcerns::default(),
+            common: basalt_region::driver::entries::common::Common::default(),
+            written: basalt_region::driver::entries::rack::WrittenConcerns::default(),
             sessions,
             store: store.clone(),
             policy: Policy::default(),

@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::driver::Driver;
-use crate::driver::common::Common;
-use crate::driver::concerns::WrittenConcerns;
+use crate::driver::entries::common::Common;
+use crate::driver::entries::rack::WrittenConcerns;
 use crate::driver::kill::KillPoints;
 use crate::driver::meters::Meters;
 use crate::driver::topology::Topology;

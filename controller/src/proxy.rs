@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::proxy;
+use crate::driver::entries::proxy;
 use crate::driver::topology::Topology;
 use crate::settings::Settings;
 

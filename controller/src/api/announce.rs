@@ -7,7 +7,7 @@ use super::App;
 use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
-use crate::driver::departure::Departure;
+use crate::driver::answers::departure::Departure;
 use crate::driver::{Choices, Supposed, Wish};
 use basalt_api::kinds::{Deployment, Rack};
 use basalt_api::plan::{Consequences, PlanReport, Step};

@@ -4,7 +4,7 @@ use super::App;
 use super::problem::Answer;
 use super::utilisation::with;
 use crate::driver::Machinery;
-use crate::driver::serving::Network;
+use crate::driver::answers::serving::Network;
 use basalt_api::kinds::{IpAddressSpec, IpAddressStatus, VlanSpec};
 use basalt_api::values::Timestamp;
 use basalt_db::Object;

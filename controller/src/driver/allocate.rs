@@ -19,10 +19,11 @@ use basalt_engine::select::{Attached, Candidate, Choice, Ground, Misses, Placed,
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 
-use super::converge::Driver;
-use super::estate;
-use super::load::{Estate, readable};
-use super::machine::to_json;
+use crate::driver::status::to_json;
+use crate::driver::stored::readable;
+use crate::driver::topology::Topology;
+use crate::driver::topology::estate::Estate;
+use crate::driver::topology::network;
 
 /// The zone and pool of machines that name none.
 const DEFAULT: &str = "default";
@@ -100,7 +101,8 @@ impl Allocator {
     /// Fails if the database cannot be written.
     pub async fn decide(
         &self,
-        driver: &Driver,
+        store: &Store,
+        topology: &Topology,
         object: &Object,
         epoch: Epoch,
     ) -> Result<Decided, StoreError> {
@@ -109,11 +111,11 @@ impl Allocator {
         if let Some(misses) = last.as_ref().and_then(|round| self.believed(round, uid, object.generation)) {
             return Ok(Decided::Waits(misses));
         }
-        if driver.store.claimed_by(uid).await?.is_some() {
+        if store.claimed_by(uid).await?.is_some() {
             return Ok(Decided::Claimed);
         }
         let changes = self.changes.load(Ordering::SeqCst);
-        let (got, waiting) = round(driver, epoch).await?;
+        let (got, waiting) = round(store, topology, epoch).await?;
         let decided = match (got.contains(&uid), waiting.get(&uid)) {
             (true, _) => Decided::Claimed,
             (false, Some((generation, misses))) if *generation == object.generation => {
@@ -135,12 +137,12 @@ impl Allocator {
 type Left = (BTreeSet<DeploymentId>, HashMap<DeploymentId, (Generation, Misses)>);
 
 /// Decides and claims for all. Returns the deployments that got a machine, and the reasons of the others.
-async fn round(driver: &Driver, epoch: Epoch) -> Result<Left, StoreError> {
-    let claiming = driver.store.claiming().await?;
-    let fleet = Fleet::load(driver).await?;
+async fn round(store: &Store, topology: &Topology, epoch: Epoch) -> Result<Left, StoreError> {
+    let claiming = store.claiming().await?;
+    let fleet = Fleet::load(store, topology).await?;
     let generations: HashMap<_, _> = fleet.waiting.iter().map(|(wish, at)| (wish.uid, *at)).collect();
     let (choices, ground) = fleet.decide().await?;
-    let allocation = allocation(driver.store.now().await?, &choices, &ground)?;
+    let allocation = allocation(store.now().await?, &choices, &ground)?;
     let of = |uid| generations.get(&uid).copied().unwrap_or_default();
     let waiting = choices.into_iter().filter_map(|(uid, choice)| match choice {
         Choice::Chosen { .. } => None,
@@ -187,10 +189,11 @@ pub fn allocation(
 /// # Errors
 /// Fails if the database cannot be read.
 pub async fn suppose(
-    driver: &Driver,
+    store: &Store,
+    topology: &Topology,
     declared: &[(&Object, DeploymentSpec)],
 ) -> Result<(BTreeMap<DeploymentId, Choice>, Ground), StoreError> {
-    let mut fleet = Fleet::load(driver).await?;
+    let mut fleet = Fleet::load(store, topology).await?;
     let uids: BTreeSet<_> = declared.iter().map(|(object, _)| DeploymentId::from(object.uid)).collect();
     fleet.waiting.retain(|(wish, _)| !uids.contains(&wish.uid));
     for (object, declared) in declared {
@@ -223,8 +226,8 @@ struct OfImage {
 }
 
 impl Fleet {
-    async fn load(driver: &Driver) -> Result<Self, StoreError> {
-        let (store, estate) = (&driver.store, driver.estate().await?);
+    async fn load(store: &Store, topology: &Topology) -> Result<Self, StoreError> {
+        let estate = topology.estate(store).await?;
         let of = |image: &ImageSpec| OfImage {
             architecture: image.architecture,
             installable: image.root().is_some(),
@@ -300,7 +303,7 @@ fn candidate(object: &Object, machine: MachineSpec, estate: &Estate) -> Candidat
     // A lease shows the network of an interface even after it has ended.
     let seen = || status.addresses.iter().chain(&status.last_leased);
     let known = seen().map(|(_, at)| *at).chain(bmc);
-    let rack = estate::rack_near(known, &estate.nets, &estate.racks);
+    let rack = network::rack_near(known, &estate.nets, &estate.racks);
     let attached = seen().map(|(name, at)| (name.clone(), attached(*at, estate)));
     Candidate {
         uid: MachineId::from(object.uid),

@@ -12,8 +12,8 @@ use basalt_db::{Lease, Object, StoreError, Then};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
-use super::converge::Driver;
-use super::machine::to_json;
+use crate::driver::context::Driver;
+use crate::driver::status::to_json;
 
 /// The pauses in seconds after handlings that failed or died; they grow with the number of failures in a row.
 const PAUSES: [u64; 6] = [1, 2, 5, 15, 60, 300];
@@ -101,7 +101,7 @@ pub fn pause(attempts: i32) -> Duration {
 
 /// True if the object's status has the condition of a failed handling. Its generation is then observed although nothing was done
 /// for it.
-pub(super) fn is_told(object: &Object) -> bool {
+pub(crate) fn is_told(object: &Object) -> bool {
     let status: Value = serde_json::from_str(object.status.get()).unwrap_or_default();
     let conditions = status.get("conditions").and_then(Value::as_array);
     let says = |condition: &Value| condition.get("reason").and_then(Value::as_str) == Some(REASON);

@@ -1,8 +1,8 @@
 //! Explains why a rack had no subnet for a machine. A rack knows only the subnets that it is to serve. Only the region knows why a
 //! declared subnet is not among them.
 
-use crate::driver::estate::racks_of;
-use crate::driver::serving::Network;
+use crate::driver::answers::serving::Network;
+use crate::driver::topology::network::racks_of;
 use basalt_api::wire::{BootEntry, Judgement};
 use std::net::IpAddr;
 

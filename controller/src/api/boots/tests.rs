@@ -228,8 +228,8 @@ fn addresses_that_rest_are_no_reason_for_a_wider_range_alone() {
 
 mod without_a_subnet {
     use super::*;
-    use crate::driver::estate::{Net, RackSeen};
-    use crate::driver::serving::Network;
+    use crate::driver::answers::serving::Network;
+    use crate::driver::topology::network::{Net, RackSeen};
     use basalt_api::kinds::{SubnetSpec, VlanSpec};
 
     fn rack(name: &str, address: &str) -> RackSeen {

@@ -10,21 +10,21 @@ use basalt_api::kinds::{Condition, ConditionStatus, Secondary, SecondaryState, S
 use basalt_api::values::{RackId, Timestamp};
 use basalt_db::{Store, StoreError};
 
-use crate::driver::estate::RackSeen;
-use crate::driver::services::{self, CopyReport, Said};
+use crate::driver::topology::network::RackSeen;
+use crate::driver::topology::services::{self, CopyReport, Said};
 use crate::racks::observed::Observed;
 
 /// How often a Domain with secondaries looks which racks are there. A report wakes it at once.
-pub(super) const LOOK: Duration = Duration::from_secs(300);
+pub(crate) const LOOK: Duration = Duration::from_secs(300);
 
 /// The last report of each rack about each secondary of a Domain, by `DOMAIN NAME`.
-pub(super) type Reports = BTreeMap<RackId, BTreeMap<String, CopyReport>>;
+pub(crate) type Reports = BTreeMap<RackId, BTreeMap<String, CopyReport>>;
 
 /// Reads the reports about the secondaries of a Domain.
 ///
 /// # Errors
 /// Fails if the database cannot be read.
-pub(super) async fn reports(
+pub(crate) async fn reports(
     store: &Store,
     domain: &str,
     declared: &BTreeMap<String, Secondary>,
@@ -52,7 +52,7 @@ pub(super) async fn reports(
 ///
 /// Connected racks count; the reports of others may be old. One rack that sees a current copy is enough: the others cannot reach the
 /// secondary, and `status.services` of each of them says so.
-pub(super) fn states(
+pub(crate) fn states(
     domain: &str,
     declared: &BTreeMap<String, Secondary>,
     racks: &[RackSeen],
@@ -80,7 +80,7 @@ pub(super) fn states(
 }
 
 /// The condition `SecondaryBehind`, if a copy is not current.
-pub(super) fn condition(states: &BTreeMap<String, SecondaryStatus>, now: Timestamp) -> Option<Condition> {
+pub(crate) fn condition(states: &BTreeMap<String, SecondaryStatus>, now: Timestamp) -> Option<Condition> {
     let behind: Vec<_> = states.iter().filter(|(_, it)| it.state != SecondaryState::Current).collect();
     let worst = behind.iter().map(|(_, it)| it.state).max()?;
     let words = behind.iter().map(|(name, it)| {

@@ -30,13 +30,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 
-use super::common::append;
-use super::conditions::settled;
-use super::converge::Driver;
-use super::estate::{self, Net};
-use super::load::{Estate, spec};
-use super::machine::to_json;
-use super::topology::Topology;
+use crate::driver::context::Driver;
+use crate::driver::entries::append;
+use crate::driver::status::{settled, to_json};
+use crate::driver::stored::spec;
+use crate::driver::topology::estate::DomainSeen;
+use crate::driver::topology::estate::Estate;
+use crate::driver::topology::network::Net;
+use crate::driver::topology::{Topology, network};
 use render::Member;
 use reverse::ReverseZone;
 
@@ -48,17 +49,6 @@ const INTERNAL: &str = "basalt.internal";
 const LABEL: usize = 32;
 /// Another writer may come first this often.
 const TRIES: usize = 8;
-
-/// A domain that is declared.
-#[derive(Clone, Debug)]
-pub struct DomainSeen {
-    /// The uid of the Domain.
-    pub uid: Uid,
-    /// The name of its apex.
-    pub name: String,
-    /// The declared spec.
-    pub spec: DomainSpec,
-}
 
 impl Estate {
     /// The domain of names that say none.
@@ -94,13 +84,13 @@ fn is_internal(settings: &SettingsSpec, name: &str) -> bool {
 }
 
 /// The name of the racks that are there in a subnet.
-pub(super) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
+pub(crate) fn rack_name(settings: &SettingsSpec, net: &Net) -> String {
     format!("{}.rack.{}", net.name, internal_domain(settings))
 }
 
 /// The racks of a subnet for an installed system, as `HOST:PORT`. HOST is the name of the racks in the internal domain, so that the system
 /// finds a rack that joins later. If the system asks DNS servers that do not know this name, the result is `at`, the address of one rack.
-pub(super) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_others: bool) -> String {
+pub(crate) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_others: bool) -> String {
     match asks_racks(estate, net, asks_others) {
         true => format!("{}:{}", rack_name(&estate.settings, net), at.port()),
         false => at.to_string(),
@@ -109,7 +99,7 @@ pub(super) fn rack_for_system(estate: &Estate, net: &Net, at: SocketAddr, asks_o
 
 /// The racks of an installed system with these addresses, as `HOST:PORT` by name. The first of its subnets with racks counts. `None`: it
 /// has no such subnet, or asks DNS servers that do not know the name.
-pub(super) fn racks_by_name(
+pub(crate) fn racks_by_name(
     estate: &Estate,
     addresses: &[IpAddr],
     port: u16,
@@ -130,7 +120,7 @@ pub(super) fn racks_by_name(
 fn asks_racks(estate: &Estate, net: &Net, asks_others: bool) -> bool {
     !asks_others
         && net.subnet.dns_servers.is_none()
-        && !estate::name_servers(net, &estate.nets, &estate.racks, None).is_empty()
+        && !network::name_servers(net, &estate.nets, &estate.racks, None).is_empty()
 }
 
 fn internal_domain(settings: &SettingsSpec) -> String {
@@ -488,9 +478,9 @@ impl Declared<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::estate::RackSeen;
-    use super::super::proxy::tests::{estate, net, rack};
     use super::*;
+    use crate::driver::topology::network::RackSeen;
+    use crate::driver::topology::samples::{estate, net, rack};
 
     #[test]
     fn a_system_finds_racks_by_the_name_of_its_first_subnet_with_racks_if_it_asks_them_for_names() {

@@ -14,9 +14,10 @@ use std::net::IpAddr;
 
 use basalt_db::{HostName, StoreError};
 
-use super::DomainSeen;
-use crate::driver::converge::Driver;
-use crate::driver::load::{Estate, Loaded};
+use crate::driver::context::Driver;
+use crate::driver::machine::Loaded;
+use crate::driver::topology::estate::DomainSeen;
+use crate::driver::topology::estate::Estate;
 
 /// The names of a machine. `addresses` are by interface, as in the status.
 #[must_use]

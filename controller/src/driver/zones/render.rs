@@ -7,8 +7,9 @@ use basalt_api::kinds::{DnsRecordSpec, RecordData, RecordType};
 use basalt_db::{DynamicRange, HostAddress};
 use basalt_proto::rack_v1::{AddressRange, DnsRecord, DnsZone};
 
-use super::reverse::{self, ReverseZone};
-use crate::driver::estate::{Net, RackSeen};
+use super::reverse;
+use super::reverse::ReverseZone;
+use crate::driver::topology::network::{Net, RackSeen};
 
 /// Seconds that names of addresses may be kept.
 const POINTER_TTL: u32 = 300;

@@ -188,8 +188,9 @@ async fn a_dry_run_sees_its_own_topology_and_nobody_else_does() {
     let world = World::with_racks(1, 1, 1, Taken::AsTheyAre).await;
     let driver = &world.seats[0].driver;
     let subnet = world.find("Subnet", "lab").await.expect("a subnet");
-    let is_there =
-        |estate: basalt_region::driver::load::Estate| estate.nets.iter().any(|net| net.name == "lab");
+    let is_there = |estate: basalt_region::driver::topology::estate::Estate| {
+        estate.nets.iter().any(|net| net.name == "lab")
+    };
     let supposing = |gone| driver.store.supposing(Arc::new(Overlay::one(&subnet, gone)));
     for (store, expected) in
         [(supposing(true), false), (driver.store.clone(), true), (supposing(false), true)]

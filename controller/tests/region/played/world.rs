@@ -17,7 +17,7 @@ use basalt_engine::plan::BootAction;
 use basalt_proto::rack_v1::from_region::Message as FromRegionMessage;
 use basalt_proto::rack_v1::{BootConcern, FromRegion};
 use basalt_region::driver::RECONCILED;
-use basalt_region::driver::wakes::wake_for;
+use basalt_region::driver::wake::wake_for;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

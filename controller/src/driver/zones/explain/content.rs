@@ -9,13 +9,14 @@ use basalt_api::wire::{NameRecord, NameSource, NameZone};
 use basalt_dns::Origin;
 use basalt_proto::rack_v1::{DnsRecord, DnsZone};
 
-use super::wire::{Told, plain};
-use crate::driver::load::Estate;
+use super::wire::Told;
+use super::wire::plain;
+use crate::driver::topology::estate::Estate;
 use crate::driver::zones::reverse::{self, ReverseZone};
 
 /// The objects that the records of a zone come from.
 #[derive(Clone, Debug)]
-pub(super) enum Sources {
+pub(crate) enum Sources {
     /// A Domain: hosts, and DnsRecords by their names.
     Domain { names: Vec<basalt_db::NameSource>, declared: Vec<(String, DnsRecordSpec)> },
     /// Names of the addresses of Subnets.
@@ -28,17 +29,17 @@ pub(super) enum Sources {
 
 /// A zone as it is written.
 #[derive(Clone, Debug)]
-pub(super) struct Content {
-    pub(super) origin: String,
-    pub(super) serial: u32,
-    pub(super) since: Timestamp,
-    pub(super) document: DnsZone,
-    pub(super) sources: Sources,
+pub(crate) struct Content {
+    pub(crate) origin: String,
+    pub(crate) serial: u32,
+    pub(crate) since: Timestamp,
+    pub(crate) document: DnsZone,
+    pub(crate) sources: Sources,
 }
 
 impl Content {
     /// Leaves out records of objects that the reader does not see, and records whose objects are gone.
-    pub(super) fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         let records = std::mem::take(&mut self.document.records);
         let visible = self.visible();
         let shown = records.into_iter().filter(|record| self.is_shown(record, &visible)).collect();
@@ -89,13 +90,13 @@ impl Content {
     }
 
     /// The owners of its records, below its origin.
-    pub(super) fn owners(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
         let named = |owner: &&str| *owner != "@" && !owner.starts_with('*');
         self.document.records.iter().map(|record| record.owner.as_str()).filter(named)
     }
 
     /// The names of the servers of a domain that the zone delegates, in lower case and without the final dot.
-    pub(super) fn servers_of(&self, cut: &str) -> impl Iterator<Item = String> {
+    pub(crate) fn servers_of(&self, cut: &str) -> impl Iterator<Item = String> {
         let owner = cut.strip_suffix(&self.origin).map(|below| below.trim_end_matches('.').to_owned());
         let is_server = move |record: &&DnsRecord| {
             record.rtype == "NS"
@@ -106,7 +107,7 @@ impl Content {
     }
 
     /// The visible objects that a record of an answer comes from.
-    pub(super) fn sources(&self, record: &Told, made: Option<&Origin>, estate: &Estate) -> Vec<NameSource> {
+    pub(crate) fn sources(&self, record: &Told, made: Option<&Origin>, estate: &Estate) -> Vec<NameSource> {
         let owner = match made {
             Some(Origin::Wildcard(star)) => plain(star),
             _ => record.owner.clone(),
@@ -149,7 +150,7 @@ impl Content {
     }
 
     /// The zone in an explanation.
-    pub(super) fn zone(&self, estate: &Estate) -> NameZone {
+    pub(crate) fn zone(&self, estate: &Estate) -> NameZone {
         let from = match &self.sources {
             Sources::Domain { .. } => vec![source("Domain", &self.origin)],
             Sources::Internal | Sources::Catalog => vec![source("Settings", "default")],
@@ -224,7 +225,7 @@ fn internal(below: &str, record: &Told, estate: &Estate) -> Vec<NameSource> {
 }
 
 /// A record of an explanation.
-pub(super) fn of_answer(
+pub(crate) fn of_answer(
     record: Told,
     content: &Content,
     made: Option<&Origin>,

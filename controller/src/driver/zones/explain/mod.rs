@@ -18,8 +18,14 @@ use basalt_dns::{Name, Zones, document};
 use basalt_proto::rack_v1::DnsZone;
 use prost::Message;
 
-use super::{Estate, catalog, internal_domain, is_internal, networks, origins, reverse};
-use crate::driver::converge::Driver;
+use super::Estate;
+use super::catalog;
+use super::internal_domain;
+use super::is_internal;
+use super::networks;
+use super::origins;
+use super::reverse;
+use crate::driver::context::Driver;
 use content::{Content, Sources, of_answer};
 use wire::{Ending, Step};
 

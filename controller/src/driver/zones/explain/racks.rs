@@ -13,10 +13,10 @@ use basalt_api::wire::NameRack;
 use basalt_db::DocumentState;
 
 use super::content::Content;
-use crate::driver::estate::RackSeen;
+use crate::driver::topology::network::RackSeen;
 
 /// The racks, in the order of their documents.
-pub(super) fn states(states: &[DocumentState], racks: &[RackSeen], zones: &[Content]) -> Vec<NameRack> {
+pub(crate) fn states(states: &[DocumentState], racks: &[RackSeen], zones: &[Content]) -> Vec<NameRack> {
     let told = states.iter().filter_map(|state| {
         let rack = racks.iter().find(|rack| rack.uid == state.rack)?;
         let (behind, mut message) = state_of(state, zones);

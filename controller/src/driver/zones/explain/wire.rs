@@ -20,20 +20,20 @@ const TYPES: [RecordType; 9] = [
 
 /// A record of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
-    pub(super) name: Name,
+pub(crate) struct Told {
+    pub(crate) name: Name,
     /// The same name in lower case, without the final dot.
-    pub(super) owner: String,
-    pub(super) rtype: String,
+    pub(crate) owner: String,
+    pub(crate) rtype: String,
     /// Seconds that a resolver may keep it.
-    pub(super) ttl: u32,
+    pub(crate) ttl: u32,
     /// Its data in the words of a zone file.
-    pub(super) data: String,
+    pub(crate) data: String,
 }
 
 /// The end of a chain of aliases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// The name has records.
     Answered,
     /// The name exists without records.
@@ -52,7 +52,7 @@ pub(super) enum Ending {
 
 /// The reply for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The name is an alias.
     Alias(Told),
     /// The name is not an alias. It has these records.
@@ -60,7 +60,7 @@ pub(super) enum Step {
 }
 
 /// Asks the zones for a name, like a client for which racks may ask other servers.
-pub(super) fn ask(zones: &Zones, name: &Name) -> Step {
+pub(crate) fn ask(zones: &Zones, name: &Name) -> Step {
     if let Reply::Answers(_, records) = reply(zones, name, RecordType::CNAME)
         && let Some(alias) = records.into_iter().find(|it| it.record_type() == RecordType::CNAME)
     {
@@ -128,12 +128,12 @@ fn told(record: &Record) -> Told {
 }
 
 /// A name in lower case, without the final dot.
-pub(super) fn plain(name: &Name) -> String {
+pub(crate) fn plain(name: &Name) -> String {
     name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// The address of a reverse name.
-pub(super) fn address_of(name: &str) -> Option<IpAddr> {
+pub(crate) fn address_of(name: &str) -> Option<IpAddr> {
     if let Some(octets) = name.strip_suffix(".in-addr.arpa") {
         let parsed = octets.split('.').map(|it| it.parse::<u8>().ok()).collect::<Option<Vec<_>>>()?;
         let octets: [u8; 4] = parsed.try_into().ok()?;

@@ -1,0 +1,6 @@
+//! What the tasks of systems are told beside their plan: package repositories, log receivers, the proxy, and the token of reports.
+
+pub(crate) mod packages;
+pub(crate) mod proxy;
+pub(crate) mod report_token;
+pub(crate) mod syslog;
