@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             telemetry: basalt_region::telemetry::Telemetry::default(),
         };
         let begin = Instant::now();
-        let decided = driver.allocator.decide(&driver, &first, Epoch::new(1)).await?;
+        let decided = driver.allocator.decide(&driver.store, &driver.topology, &first, Epoch::new(1)).await?;
         ours.push(begin.elapsed());
         let claims = store.claims().await?.len();
         if decided != Decided::Claimed || claims != DEPLOYMENTS {

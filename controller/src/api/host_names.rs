@@ -6,7 +6,7 @@ use super::App;
 use super::caller::Caller;
 use super::problem::{Answer, Refusal};
 use super::query::NoParameters;
-use crate::driver::zones::explain::Asked;
+use crate::driver::answers::names::Asked;
 use axum::Json;
 use axum::extract::{Path, State};
 use basalt_api::FieldCode;

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `kill`, [`meters`], `status`, `stored`, [`unread`] | places where crash tests kill the process; counters; conditions; stored specs |
 //! | [`topology`] | the estate: everything that is the same for all machines, kept in memory |
-//! | [`zones`] | zones of the DNS, and the names of machines |
+//! | [`zones`] | zones of the DNS: their content, and their publication |
 //! | [`machine`] | the planner's input: the data of one machine, read from the store and computed |
 //! | [`entries`] | what racks are told: their concerns, and the entries of machines |
 //! | `tasks` | what the tasks of installed systems are told: packages, logs, proxy |

@@ -15,8 +15,8 @@ use tracing::Instrument;
 
 use crate::driver::context::Driver;
 use crate::driver::poison::{Failure, guarded};
-use crate::driver::reconcile::{deployment, discovery, image, machine, rack, tag};
-use crate::driver::{wake, zones};
+use crate::driver::reconcile::{deployment, discovery, domain, image, machine, rack, subnet, tag};
+use crate::driver::wake;
 
 /// The number of objects that one process handles at once.
 const WORKERS: usize = 8;
@@ -127,8 +127,8 @@ impl Driver {
             "Rack" => rack::reconcile(self, lease).await,
             "Image" => image::reconcile(self, lease).await,
             "Tag" => tag::reconcile(self, lease).await,
-            "Domain" => zones::reconcile_domain(self, lease).await,
-            "Subnet" => zones::reconcile_subnet(self, lease).await,
+            "Domain" => domain::reconcile(self, lease).await,
+            "Subnet" => subnet::reconcile(self, lease).await,
             "Discovery" => discovery::reconcile(self, lease).await,
             _ => Ok(Then::Rest),
         }

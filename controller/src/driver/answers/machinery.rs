@@ -13,9 +13,9 @@ use basalt_engine::select::{Choice, Ground};
 use serde_json::Value;
 
 use crate::driver::allocate;
-use crate::driver::answers::{departure, serving};
+use crate::driver::answers::{departure, names, serving};
 use crate::driver::machine::operation::Wish;
-use crate::driver::{meters, zones};
+use crate::driver::meters;
 use crate::racks;
 
 /// A future result of the driver.
@@ -91,7 +91,7 @@ pub trait Machinery: Send + Sync + 'static {
     /// How racks answer for a name. `pools`: the pools whose machines and deployments may be named; `None`: all.
     fn explain_name<'a>(
         &'a self,
-        asked: &'a zones::explain::Asked,
+        asked: &'a names::Asked,
         pools: Option<&'a [String]>,
     ) -> Answer<'a, NameReport>;
 

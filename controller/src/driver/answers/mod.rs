@@ -6,12 +6,14 @@
 //! | [`consequences`], [`tag_change`] | the effects of a write on machines that it does not name, and the tags that they gain or lose |
 //! | [`decisions`] | the reasons of steps, and replays of decisions |
 //! | [`departure`] | the racks that replace one that stops serving |
+//! | [`names`] | how racks answer for a name |
 //! | [`serving`] | the state of DHCP on VLANs and subnets |
 
 pub mod consequences;
 pub mod decisions;
 pub mod departure;
 pub mod machinery;
+pub mod names;
 pub mod serving;
 pub mod tag_change;
 
@@ -32,6 +34,7 @@ use basalt_engine::{Plan, plan, plan::Wait as Waited};
 use basalt_proto::LINK;
 use serde_json::{Map, Value};
 
+use crate::driver::allocate;
 use crate::driver::context::Driver;
 use crate::driver::machine::operation;
 use crate::driver::meters::Counts;
@@ -39,11 +42,10 @@ use crate::driver::reconcile::{deployment, rack};
 use crate::driver::status::between;
 use crate::driver::stored::spec;
 use crate::driver::topology::estate::Estate;
-use crate::driver::zones::explain::Asked;
-use crate::driver::{allocate, zones};
 use crate::racks;
 use crate::racks::observed::{self, Observed};
 use machinery::{Answer, Choices, Judged, Machinery, Supposed};
+use names::Asked;
 use serving::Network;
 
 /// The number of facts and steps in a timeline.
@@ -111,7 +113,7 @@ impl Machinery for Driver {
     }
 
     fn explain_name<'a>(&'a self, asked: &'a Asked, pools: Option<&'a [String]>) -> Answer<'a, NameReport> {
-        Box::pin(zones::explain::explain(self, asked, pools))
+        Box::pin(names::explain(self, asked, pools))
     }
 
     fn judge<'a>(&'a self, machine: &'a Object, verb: Verb) -> Answer<'a, Judged> {

@@ -19,12 +19,12 @@ use basalt_db::{ConcernWrite, KnownNews, Store, StoreError};
 use basalt_proto::rack_v1::{Blob, BootMachine, ImagesConcern};
 use prost::Message;
 
+use crate::driver::entries::dns::{self, PublishedZones};
 use crate::driver::entries::{TRIES, append, proxy};
 use crate::driver::machine::entries::KNOWN;
 use crate::driver::meters::Meters;
 use crate::driver::topology::Topology;
 use crate::driver::topology::estate::Estate;
-use crate::driver::zones::{self, PublishedZones};
 
 /// The entries and zones that this process has read for the common concerns. Cheap to clone; the clones share it.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ impl Read {
         topology: &Topology,
     ) -> Result<[(&'static str, Vec<u8>); 4], StoreError> {
         self.known.follow(store).await?;
-        let dns = zones::concern(store, topology, &mut self.zones).await?;
+        let dns = dns::concern(store, topology, &mut self.zones).await?;
         let estate = topology.estate(store).await?;
         Ok([
             ("dns", dns),

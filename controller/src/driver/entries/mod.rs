@@ -5,10 +5,11 @@
 //! | [`machine`] | the entries of one machine |
 //! | [`rack`] | the concerns of one rack |
 //! | [`common`] | the concerns that all racks share |
-//! | `dhcp6`, `enlist`, `time`, [`proxy`] | parts of concerns |
+//! | `dhcp6`, `dns`, `enlist`, `time`, [`proxy`] | parts of concerns |
 
 pub mod common;
 mod dhcp6;
+mod dns;
 pub(crate) mod enlist;
 pub mod machine;
 pub(crate) mod proxy;

@@ -5,14 +5,17 @@
 //! | [`machine`] | a Machine: plan, do the next step, write the status |
 //! | [`deployment`] | a Deployment: claim a machine, and report its state |
 //! | [`rack`], [`image`], [`tag`] | a Rack, an Image, a Tag |
+//! | [`domain`], [`subnet`] | a Domain, a Subnet: the zones of their names |
 //! | [`discovery`], [`strangers`] | a Discovery: an undeclared DHCP server, or an undeclared machine and its enlistment |
 
 pub mod deployment;
 pub mod discovery;
+pub mod domain;
 pub mod image;
 pub mod machine;
 pub mod rack;
 pub mod strangers;
+pub mod subnet;
 pub mod tag;
 
 /// The kinds whose objects are reconciled. The others are ready as soon as they are stored.

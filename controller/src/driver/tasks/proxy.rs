@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::driver::topology::estate::Estate;
+use crate::driver::topology::internal_domain;
 use crate::driver::topology::network::Net;
-use crate::driver::zones;
 
 /// The port on which racks serve the proxy.
 const PORT: u16 = 8000;
@@ -23,7 +23,10 @@ fn of_subnet(estate: &Estate, net: &Net, asks_others: bool) -> Option<String> {
     }
     let serving = estate.racks.iter().filter(|rack| rack.serves_proxy && !rack.maintenance);
     let address = serving.flat_map(|rack| &rack.served).copied().find(|it| net.subnet.cidr.contains(*it))?;
-    Some(format!("http://{}", zones::rack_for_system(estate, net, (address, PORT).into(), asks_others)))
+    Some(format!(
+        "http://{}",
+        internal_domain::rack_for_system(estate, net, (address, PORT).into(), asks_others)
+    ))
 }
 
 #[cfg(test)]

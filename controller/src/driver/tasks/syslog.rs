@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::driver::topology::estate::Estate;
-use crate::driver::zones;
+use crate::driver::topology::internal_domain;
 
 /// The receivers of the log of a system with these addresses, best first, as `HOST:PORT`: the racks by name, then each by its address. The
 /// first of its subnets with a rack that accepts logs counts. `asks_others`: the system has its own DNS servers.
@@ -19,7 +19,7 @@ pub(crate) fn of_system(estate: &Estate, addresses: &[IpAddr], asks_others: bool
         let ports = ports.into_iter().map(SocketAddr::from);
         let mut ports: Vec<SocketAddr> = ports.collect();
         ports.sort_by_key(|at| Reverse(at.port()));
-        let best = zones::rack_for_system(estate, net, *ports.first()?, asks_others);
+        let best = internal_domain::rack_for_system(estate, net, *ports.first()?, asks_others);
         let others = ports.iter().map(ToString::to_string).filter(|it| *it != best);
         Some(std::iter::once(best.clone()).chain(others).collect::<Vec<_>>())
     });

@@ -9,11 +9,13 @@
 //! | --- | --- |
 //! | [`estate`] | the estate, from the rows of the topology |
 //! | [`network`] | the racks of a network and of a BMC, and the servers of machines. Pure |
+//! | `internal_domain` | the names by which systems find racks |
 //! | `ntp` | the NTP servers of machines |
 //! | [`services`] | the state of a rack's services, from its reports |
 //! | [`tags`] | the tags that a machine has by their expressions |
 
 pub mod estate;
+pub(crate) mod internal_domain;
 pub mod network;
 pub(crate) mod ntp;
 #[cfg(test)]

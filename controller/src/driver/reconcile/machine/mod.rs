@@ -4,6 +4,7 @@
 //! region that gets the lease plans the same step, and repeats the same effect under the same key.
 
 mod addresses;
+mod host_names;
 mod status;
 mod system_addresses;
 mod turn;

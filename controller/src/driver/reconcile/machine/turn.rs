@@ -16,6 +16,7 @@ use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::power_command;
 use serde_json::{Value, json};
 
+use super::host_names;
 use crate::driver::context::Driver;
 use crate::driver::machine::entries::power_holder;
 use crate::driver::machine::{BMC_DESTINATION, Loaded, bmc_account, decision};
@@ -25,9 +26,9 @@ use crate::driver::reconcile::tag;
 use crate::driver::status::to_json;
 use crate::driver::tasks::{packages, proxy, report_token, syslog};
 use crate::driver::topology::estate::Estate;
+use crate::driver::topology::internal_domain;
 use crate::driver::topology::network::{self, RackSeen};
 use crate::driver::topology::tags;
-use crate::driver::zones;
 use crate::racks::observed::Observed;
 
 /// The result of a step.
@@ -182,7 +183,7 @@ impl Turn<'_> {
         let addresses: Vec<IpAddr> =
             assigned.map(|assigned| assigned.address).chain(booted_at.iter().copied()).collect();
         let asks_others = loaded.input.network().is_some_and(|it| it.dns_servers.is_some());
-        let by_name = zones::racks_by_name(estate, &addresses, network::RACK_HTTP, asks_others);
+        let by_name = internal_domain::racks_by_name(estate, &addresses, network::RACK_HTTP, asks_others);
         let by_address = network::http_of(&racks, &estate.nets, &leased(&loaded.facts));
         let report = ReportTo {
             racks: by_name.map(|at| format!("http://{at}")).into_iter().chain(by_address).collect(),
@@ -259,8 +260,8 @@ impl Turn<'_> {
         basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
         driver.write_status(lease, object.generation, &to_json(&status)?).await?;
         let names =
-            zones::of_machine(estate, loaded, planned.report.installed_by.is_some(), &status.addresses);
-        zones::write_names(driver, loaded, &names).await?;
+            host_names::of_machine(estate, loaded, planned.report.installed_by.is_some(), &status.addresses);
+        host_names::write_names(driver, loaded, &names).await?;
         let input = &loaded.input;
         let subject = tags::subject(&input.name, &input.spec, loaded.inventory.as_ref());
         let is_news = before.inventory != loaded.inventory;

@@ -18,14 +18,10 @@ use basalt_dns::{Name, Zones, document};
 use basalt_proto::rack_v1::DnsZone;
 use prost::Message;
 
-use super::Estate;
-use super::catalog;
-use super::internal_domain;
-use super::is_internal;
-use super::networks;
-use super::origins;
-use super::reverse;
 use crate::driver::context::Driver;
+use crate::driver::topology::estate::Estate;
+use crate::driver::topology::internal_domain::{internal_domain, is_internal};
+use crate::driver::zones::{catalog, networks, origins, reverse};
 use content::{Content, Sources, of_answer};
 use wire::{Ending, Step};
 

@@ -21,7 +21,7 @@ use crate::driver::topology::estate::Estate;
 
 /// The names of a machine. `addresses` are by interface, as in the status.
 #[must_use]
-pub fn of_machine(
+pub(super) fn of_machine(
     estate: &Estate,
     loaded: &Loaded,
     is_installed: bool,
@@ -85,7 +85,7 @@ fn place<'a>(
 ///
 /// # Errors
 /// Fails if the database cannot be written.
-pub async fn write_names(
+pub(super) async fn write_names(
     driver: &Driver,
     loaded: &Loaded,
     names: &BTreeSet<HostName>,
