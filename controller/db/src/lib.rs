@@ -128,7 +128,7 @@ pub use object::{BmcOf, Key, ListQuery, Object, Page, Referrer};
 pub use operation::{NewOperation, Operation};
 pub use overlay::Overlay;
 pub use password::{hash_password, verify_password};
-pub use queue::{Lease, StatusWrite, Then};
+pub use queue::{Requeue, StatusWrite, WorkLease};
 pub use reach::Named;
 pub use remove::{Deletion, Removal};
 pub use rename::{Namesake, Renamed};

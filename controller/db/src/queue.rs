@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A claimed object: no other process handles it until the lease ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct WorkLease {
     /// The object's kind.
     pub kind: String,
     /// The object's uid.
@@ -45,11 +45,11 @@ const TRACED_FOR: Duration = Duration::from_secs(3600);
 
 /// The next action on an object after it was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Requeue {
     /// Nothing until something wakes the object.
-    Rest,
+    WhenWoken,
     /// Handle it again after this time, or earlier if something wakes it.
-    Again(Duration),
+    After(Duration),
 }
 
 fn seconds(duration: Duration) -> f64 {
@@ -61,7 +61,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the database cannot be written.
-    pub async fn claim(&self, owner: Uid, limit: i64, lease: Duration) -> Result<Vec<Lease>, StoreError> {
+    pub async fn claim(&self, owner: Uid, limit: i64, lease: Duration) -> Result<Vec<WorkLease>, StoreError> {
         let rows = sqlx::query!(
             "with due as (
                select kind, object from reconcile_queue
@@ -81,7 +81,7 @@ impl Store {
         let rows = rows.fetch_all(self.pool()).await?;
         Ok(rows
             .into_iter()
-            .map(|r| Lease {
+            .map(|r| WorkLease {
                 kind: r.kind,
                 uid: Uid::from(r.object),
                 epoch: Epoch::new(unsigned(r.lease_epoch)),
@@ -96,7 +96,7 @@ impl Store {
     ///
     /// # Errors
     /// `Fenced` if the lease is over. Fails too if the database cannot be written.
-    pub async fn extend(&self, lease: &Lease, by: Duration) -> Result<(), StoreError> {
+    pub async fn extend(&self, lease: &WorkLease, by: Duration) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update reconcile_queue set lease_until = now() + make_interval(secs => $4)
              where kind = $1 and object = $2 and lease_epoch = $3 and lease_until >= now()",
@@ -112,9 +112,9 @@ impl Store {
     ///
     /// # Errors
     /// `Fenced` if the lease was over already. Fails too if the database cannot be written.
-    pub async fn finish(&self, lease: &Lease, then: Then) -> Result<(), StoreError> {
+    pub async fn finish(&self, lease: &WorkLease, then: Requeue) -> Result<(), StoreError> {
         let (kind, uid, epoch) = (&lease.kind, lease.uid.get(), signed(lease.epoch.get()));
-        if then == Then::Rest {
+        if then == Requeue::WhenWoken {
             let delete = sqlx::query!(
                 "delete from reconcile_queue where kind = $1 and object = $2 and lease_epoch = $3 and wake = $4",
                 kind,
@@ -127,8 +127,8 @@ impl Store {
             }
         }
         let later = match then {
-            Then::Rest => 0.0,
-            Then::Again(after) => seconds(after),
+            Requeue::WhenWoken => 0.0,
+            Requeue::After(after) => seconds(after),
         };
         let update = sqlx::query!(
             "update reconcile_queue set lease_owner = null, lease_until = null, attempts = 0, error = null,
@@ -150,7 +150,7 @@ impl Store {
     ///
     /// # Errors
     /// `Fenced` if the lease was over already. Fails too if the database cannot be written.
-    pub async fn fail(&self, lease: &Lease, why: &str, pause: Duration) -> Result<(), StoreError> {
+    pub async fn fail(&self, lease: &WorkLease, why: &str, pause: Duration) -> Result<(), StoreError> {
         let update = sqlx::query!(
             "update reconcile_queue set lease_owner = null, lease_until = null, error = $6,
                not_before = case when wake = $4 then now() + make_interval(secs => $5) else not_before end
@@ -284,7 +284,7 @@ impl Store {
     /// `Fenced` if the lease is over. Fails too if the database cannot be written.
     pub async fn write_status(
         &self,
-        lease: &Lease,
+        lease: &WorkLease,
         observed: Generation,
         status: &Value,
     ) -> Result<StatusWrite, StoreError> {
@@ -345,7 +345,7 @@ impl Store {
 /// left, and the time in that phase.
 async fn note_state(
     tx: &mut Tx,
-    lease: &Lease,
+    lease: &WorkLease,
     status: &Value,
 ) -> Result<Option<(String, Duration)>, StoreError> {
     let conditions =
@@ -391,7 +391,7 @@ async fn note_state(
     Ok(left.map(|before| (before.phase, Duration::from_secs_f64(before.seconds.max(0.0)))))
 }
 
-fn held(rows: u64, lease: &Lease) -> Result<(), StoreError> {
+fn held(rows: u64, lease: &WorkLease) -> Result<(), StoreError> {
     if rows == 0 {
         return Err(StoreError::Fenced { uid: lease.uid, epoch: lease.epoch });
     }

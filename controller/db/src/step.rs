@@ -16,7 +16,7 @@
 use crate::decision::{self, NewDecision};
 use crate::fleet::{self, Take};
 use crate::object::{signed, timestamp, unsigned};
-use crate::{Lease, Store, StoreError};
+use crate::{Store, StoreError, WorkLease};
 use basalt_api::values::{Attempt, Epoch, Timestamp, Uid};
 use serde_json::Value;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub struct StepRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
     /// The lease under which the step is done.
-    pub lease: &'a Lease,
+    pub lease: &'a WorkLease,
     /// The step's key.
     pub step_key: &'a str,
     /// The attempt that the step belongs to.

@@ -8,7 +8,7 @@ use super::problem::Answer;
 use super::rights::Rights;
 use super::waiting::WaitsFor;
 use crate::driver::answers::departure::Departure;
-use crate::driver::{Choices, Supposed, Wish};
+use crate::driver::{Choices, RequestedOperation, SupposedState};
 use basalt_api::kinds::{Deployment, Rack};
 use basalt_api::plan::{Consequences, PlanReport, Step};
 use basalt_api::values::{Generation, Name, Sha256, Uid};
@@ -43,7 +43,7 @@ pub(super) fn effect(stored: &Stored) -> Effect {
 /// The driver's plans for the objects among these that have one.
 async fn planned(
     app: &App,
-    these: &[(&Object, Supposed<'_>)],
+    these: &[(&Object, SupposedState<'_>)],
     others: Option<&Arc<Overlay>>,
 ) -> Answer<BTreeMap<Uid, PlanReport>> {
     let these: Vec<_> = these.iter().copied().filter(|(object, _)| Kind::is_planned(&object.kind)).collect();
@@ -53,7 +53,11 @@ async fn planned(
 }
 
 /// The driver's plan for one object.
-async fn planned_alone(app: &App, object: &Object, supposed: Supposed<'_>) -> Answer<Option<PlanReport>> {
+async fn planned_alone(
+    app: &App,
+    object: &Object,
+    supposed: SupposedState<'_>,
+) -> Answer<Option<PlanReport>> {
     Ok(planned(app, &[(object, supposed)], None).await?.remove(&object.uid))
 }
 
@@ -85,7 +89,7 @@ pub(super) async fn of_writes(
     let mut these = Vec::with_capacity(written.len());
     for (stored, wanted) in written.iter().copied() {
         let choice = choices.by_deployment.get(&stored.object.uid.into());
-        these.push((&stored.object, Supposed { spec: Some(wanted), choice, asked: None }));
+        these.push((&stored.object, SupposedState { spec: Some(wanted), choice, asked: None }));
     }
     let mut plans = planned(app, &these, others).await?;
     let mut reports = Vec::with_capacity(written.len());
@@ -188,7 +192,7 @@ pub(super) async fn of_deletion(
     }
     let plan = match kind == Rack::KIND.name {
         true => None,
-        false => planned(app, &[(object, Supposed::default())], others).await?.remove(&object.uid),
+        false => planned(app, &[(object, SupposedState::default())], others).await?.remove(&object.uid),
     };
     let mut plan = plan.unwrap_or_else(|| said(format!("{kind} {name:?} will leave.")));
     if let Some(others) = waits_for.in_words(|other| format!("{} {:?}", other.kind, other.name)) {
@@ -203,7 +207,7 @@ pub(super) async fn of_deletion(
 /// The plan that follows from a forced deletion, in a dry run.
 pub(super) async fn of_letting_go(app: &App, rights: &Rights, object: &Object) -> Answer<PlanReport> {
     let (kind, name) = (&object.kind, &object.name);
-    let machine = planned_alone(app, object, Supposed::default()).await?.and_then(|plan| plan.machine);
+    let machine = planned_alone(app, object, SupposedState::default()).await?.and_then(|plan| plan.machine);
     let mut plan = match (machine, kind.as_str()) {
         (Some(machine), "Deployment") => PlanReport {
             machine: Some(machine.clone()),
@@ -224,7 +228,7 @@ pub(super) async fn of_letting_go(app: &App, rights: &Rights, object: &Object) -
 pub(super) async fn of_rename(app: &App, renamed: &Renamed) -> Answer<PlanReport> {
     let Renamed { object, from, namesakes, referrers } = renamed;
     let (kind, to) = (&object.kind, &object.name);
-    let mut plan = planned_alone(app, object, Supposed::default()).await?.unwrap_or_default();
+    let mut plan = planned_alone(app, object, SupposedState::default()).await?.unwrap_or_default();
     plan.summary = match from == to {
         true => "Nothing will change.".to_owned(),
         false => format!("{kind} {from:?} will be called {to:?}."),
@@ -253,8 +257,12 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
 }
 
 /// The plan that follows from an operation, in a dry run.
-pub(super) async fn of_operation(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<PlanReport> {
-    let supposed = Supposed { asked: Some(wish), ..Supposed::default() };
+pub(super) async fn of_operation(
+    app: &App,
+    machine: &Object,
+    wish: RequestedOperation<'_>,
+) -> Answer<PlanReport> {
+    let supposed = SupposedState { asked: Some(wish), ..SupposedState::default() };
     let plan = planned_alone(app, machine, supposed).await?;
     Ok(plan.unwrap_or_else(|| match wish.verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),

@@ -7,7 +7,7 @@ use super::query::{NoParameters, parameters};
 use super::rights::Rights;
 use super::target::Target;
 use super::waiting::WaitsFor;
-use crate::driver::{Machinery, Supposed};
+use crate::driver::{Machinery, SupposedState};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -24,7 +24,7 @@ pub(super) async fn plan(
     target: Target,
 ) -> Answer<Json<PlanReport>> {
     let (object, machinery) = (target.object(&app).await?, machinery(&app)?);
-    let mut plans = machinery.plans(vec![(&object, Supposed::default())], None).await?;
+    let mut plans = machinery.plans(vec![(&object, SupposedState::default())], None).await?;
     let mut plan = plans.pop().unwrap_or_default();
     if let Some(wait) = held_by(&app, &caller.rights, &object).await? {
         plan.summary = format!("{}: {}", object.name, wait.message);

@@ -15,7 +15,7 @@ use basalt_api::values::{DeploymentId, Epoch, Generation, MachineId, Timestamp};
 use basalt_db::change::{Change, Op};
 use basalt_db::{Allocation, Given, Object, Store, StoreError};
 use basalt_engine::PLANNER;
-use basalt_engine::select::{Attached, Candidate, Choice, Ground, Misses, Placed, Wish, selector};
+use basalt_engine::select::{Attached, Candidate, Choice, Ground, MachineRequest, Misses, Placed, selector};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 
@@ -209,7 +209,7 @@ pub async fn suppose(
 
 /// Everything that decides which deployment gets which machine.
 struct Fleet {
-    waiting: Vec<(Wish, Generation)>,
+    waiting: Vec<(MachineRequest, Generation)>,
     placed: Vec<Placed>,
     /// The deployments that have a machine.
     served: BTreeSet<DeploymentId>,
@@ -282,9 +282,9 @@ impl Fleet {
     }
 }
 
-fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> Wish {
+fn wish(object: &Object, declared: &DeploymentSpec, images: &Images) -> MachineRequest {
     let image = images.get(declared.image.as_str());
-    Wish {
+    MachineRequest {
         uid: DeploymentId::from(object.uid),
         name: object.name.clone(),
         created_at: object.created_at,

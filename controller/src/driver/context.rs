@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use basalt_api::values::{Generation, Uid};
-use basalt_db::{Lease, Overlay, StatusWrite, Store, StoreError};
+use basalt_db::{Overlay, StatusWrite, Store, StoreError, WorkLease};
 use basalt_engine::Policy;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ impl Driver {
     /// Writes an object's status under its lease, and counts the phase that it ends.
     pub(crate) async fn write_status(
         &self,
-        lease: &Lease,
+        lease: &WorkLease,
         observed: Generation,
         status: &Value,
     ) -> Result<(), StoreError> {

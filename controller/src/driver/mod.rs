@@ -36,9 +36,9 @@ pub mod unread;
 pub mod wake;
 pub mod zones;
 
-pub use answers::machinery::{Answer, Choices, Judged, Machinery, Supposed};
+pub use answers::machinery::{Answer, Choices, Judged, Machinery, SupposedState};
 pub use context::Driver;
-pub use machine::operation::Wish;
+pub use machine::operation::RequestedOperation;
 pub use reconcile::{ALSO_WORKED_ON, RECONCILED};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use basalt_api::in_one_line;
 use basalt_api::kinds::{Condition, ConditionStatus};
 use basalt_api::values::Timestamp;
-use basalt_db::{Lease, Object, StoreError, Then};
+use basalt_db::{Object, Requeue, StoreError, WorkLease};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 
@@ -37,7 +37,7 @@ pub enum Failure {
 ///
 /// # Errors
 /// [`Failure`]: the handling did not complete.
-pub async fn guarded(work: impl Future<Output = Result<Then, StoreError>>) -> Result<Then, Failure> {
+pub async fn guarded(work: impl Future<Output = Result<Requeue, StoreError>>) -> Result<Requeue, Failure> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(then)) => Ok(then),
         Ok(Err(StoreError::Fenced { .. })) => Err(Failure::Fenced),
@@ -113,7 +113,7 @@ impl Driver {
     ///
     /// # Errors
     /// Fails if the database fails, or if the lease is over.
-    pub async fn give_up(&self, lease: &Lease, failure: &Failure) -> Result<(), StoreError> {
+    pub async fn give_up(&self, lease: &WorkLease, failure: &Failure) -> Result<(), StoreError> {
         self.meters.failed(&lease.kind, failure.cause());
         let (pause, why) = (pause(lease.attempts), failure.in_words());
         let seconds = pause.as_secs();
@@ -126,7 +126,7 @@ impl Driver {
         self.store.fail(lease, &why, pause).await
     }
 
-    async fn tell(&self, lease: &Lease, failure: &Failure, pause: Duration) -> Result<(), StoreError> {
+    async fn tell(&self, lease: &WorkLease, failure: &Failure, pause: Duration) -> Result<(), StoreError> {
         let Some(object) = self.store.get_by_uid(lease.uid).await? else { return Ok(()) };
         let now = self.store.now().await?;
         let mut status: Map<String, Value> = serde_json::from_str(object.status.get()).unwrap_or_default();
@@ -187,7 +187,7 @@ mod tests {
             tokio::task::yield_now().await;
             let machines: [u8; 0] = [];
             assert!(!machines.is_empty(), "no machine of {}", 7);
-            Ok(Then::Rest)
+            Ok(Requeue::WhenWoken)
         };
         let failure = guarded(work).await.expect_err("it panics");
         assert_eq!((failure.cause(), failure.is_the_objects(1)), ("panic", true));

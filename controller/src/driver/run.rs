@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use basalt_db::change::Follower;
 use basalt_db::wake::TURNS;
-use basalt_db::{Lease, Store, StoreError, Then, trace};
+use basalt_db::{Requeue, Store, StoreError, WorkLease, trace};
 use basalt_proto::trace_id;
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
@@ -94,7 +94,7 @@ impl Driver {
         Ok(true)
     }
 
-    async fn handle(&self, lease: Lease) {
+    async fn handle(&self, lease: WorkLease) {
         let log = match &lease.trace {
             Some(trace) => tracing::info_span!("reconcile", trace_id = trace_id(trace)),
             None => tracing::Span::none(),
@@ -120,7 +120,7 @@ impl Driver {
         }
     }
 
-    async fn work(&self, lease: &Lease) -> Result<Then, StoreError> {
+    async fn work(&self, lease: &WorkLease) -> Result<Requeue, StoreError> {
         match lease.kind.as_str() {
             "Machine" => Box::pin(machine::reconcile(self, lease)).await,
             "Deployment" => Box::pin(deployment::reconcile(self, lease)).await,
@@ -130,7 +130,7 @@ impl Driver {
             "Domain" => domain::reconcile(self, lease).await,
             "Subnet" => subnet::reconcile(self, lease).await,
             "Discovery" => discovery::reconcile(self, lease).await,
-            _ => Ok(Then::Rest),
+            _ => Ok(Requeue::WhenWoken),
         }
     }
 }

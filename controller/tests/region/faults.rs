@@ -9,7 +9,7 @@ use basalt_db::{Object, Overlay};
 use basalt_region::driver::answers::departure::Departure;
 use basalt_region::driver::answers::names::Asked;
 use basalt_region::driver::answers::serving::Network;
-use basalt_region::driver::{Answer, Choices, Judged, Machinery, Supposed, meters};
+use basalt_region::driver::{Answer, Choices, Judged, Machinery, SupposedState, meters};
 use basalt_region::racks;
 use serde_json::Value;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn fault<T>(of: &str) -> Answer<'_, T> {
 impl Machinery for Faulty {
     fn plans<'a>(
         &'a self,
-        these: Vec<(&'a Object, Supposed<'a>)>,
+        these: Vec<(&'a Object, SupposedState<'a>)>,
         _: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>> {
         fault(&these[0].0.name)

@@ -26,7 +26,7 @@ pub(crate) struct Given {
 }
 
 /// The declaration of one IpAddress.
-struct Wish {
+struct DeclaredAddress {
     owner: Uuid,
     subnet: Uuid,
     /// The declared address, or the former one.
@@ -108,14 +108,14 @@ pub(crate) async fn router(
 /// Gives IpAddresses their addresses: the declared one, the former one, or the next free one.
 pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> Result<Given, StoreError> {
     let mut given = Given::default();
-    let (mut placed, mut anywhere) = (Vec::new(), BTreeMap::<Uuid, Vec<Wish>>::new());
+    let (mut placed, mut anywhere) = (Vec::new(), BTreeMap::<Uuid, Vec<DeclaredAddress>>::new());
     // An IpAddress without a declared address keeps its former one, even if another object of the batch declares that address.
     let keeps = |subject: &&&Subject<'_>| subject.text("/address").is_none();
     for subject in subjects.iter().filter(keeps).chain(subjects.iter().filter(|s| !keeps(s))) {
         let Some(subnet) = subject.references.get("/subnet") else { continue };
         let owner = subject.uid.get();
         let own = |pointer| subject.text(pointer).map(str::to_owned);
-        let wish = Wish {
+        let wish = DeclaredAddress {
             owner,
             subnet: subnet.get(),
             address: own("/address").or_else(|| had.get(&owner).cloned()),
@@ -181,7 +181,7 @@ pub(crate) async fn write(tx: &mut Tx, subjects: &[&Subject<'_>], had: &Had) -> 
 }
 
 /// The Machines that refuse an address to an IpAddress, by its owner. An IpAddress may keep it for a MAC of the Machine.
-async fn of_others(tx: &mut Tx, wishes: &[Wish]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
+async fn of_others(tx: &mut Tx, wishes: &[DeclaredAddress]) -> Result<BTreeMap<Uuid, Holder>, StoreError> {
     let mut holders = machine::holders(tx, &places(wishes)).await?;
     let machines: Vec<Uuid> = holders.values().filter_map(|holder| holder.machine).collect();
     let macs = machine::macs(tx, &machines).await?;
@@ -199,15 +199,15 @@ fn is_same(one: &str, other: &str) -> bool {
     one.parse::<IpAddr>().ok() == other.parse().ok()
 }
 
-fn places(wishes: &[Wish]) -> Vec<Place> {
-    let place = |wish: &Wish| {
+fn places(wishes: &[DeclaredAddress]) -> Vec<Place> {
+    let place = |wish: &DeclaredAddress| {
         let address = wish.address.clone()?;
         Some(Place { owner: wish.owner, subnet: wish.subnet, address })
     };
     wishes.iter().filter_map(place).collect()
 }
 
-async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, wishes: Vec<DeclaredAddress>, given: &mut Given) -> Result<(), StoreError> {
     if wishes.is_empty() {
         return Ok(());
     }
@@ -255,7 +255,7 @@ async fn insert(tx: &mut Tx, wishes: Vec<Wish>, given: &mut Given) -> Result<(),
 /// The errors of IpAddresses with a DUID in an IPv4 subnet, by owner: IPv4 clients are not known by a DUID.
 async fn without_duids(
     tx: &mut Tx,
-    wishes: impl Iterator<Item = &Wish>,
+    wishes: impl Iterator<Item = &DeclaredAddress>,
 ) -> Result<BTreeMap<Uuid, FieldError>, StoreError> {
     let (owners, subnets): (Vec<Uuid>, Vec<Uuid>) =
         wishes.filter(|wish| wish.duid.is_some()).map(|wish| (wish.owner, wish.subnet)).unzip();
@@ -277,7 +277,7 @@ async fn without_duids(
 }
 
 /// The error for a free address that could not be given: the MAC or the DUID has another address.
-async fn client_taken(tx: &mut Tx, wish: &Wish) -> Result<FieldError, StoreError> {
+async fn client_taken(tx: &mut Tx, wish: &DeclaredAddress) -> Result<FieldError, StoreError> {
     let holder = sqlx::query!(
         r#"select o.name, host(a.address) as "address!" from address a join object o on o.uid = a.owner
            where a.subnet = $1 and a.class = $2 and (a.mac = $3::text::macaddr or a.duid = $4)"#,

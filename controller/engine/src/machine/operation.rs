@@ -51,7 +51,7 @@ const fn is_power(verb: Asked) -> bool {
 }
 
 /// The state of an operation.
-pub(super) enum Far {
+pub(super) enum OperationProgress {
     /// It waits for something else.
     Waits(String),
     Running(String),
@@ -195,21 +195,23 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn seen(&mut self, operation: &Operation, far: Far) -> OperationSeen {
+    fn seen(&mut self, operation: &Operation, far: OperationProgress) -> OperationSeen {
         let over = self.now >= operation.deadline;
         let (state, reason, message) = match far {
-            Far::Done(message) => (OperationState::Done, "Done", message),
-            Far::Failed(code, message) => (OperationState::Failed, code, message),
-            Far::Waits(message) | Far::Running(message) | Far::Open(message)
+            OperationProgress::Done(message) => (OperationState::Done, "Done", message),
+            OperationProgress::Failed(code, message) => (OperationState::Failed, code, message),
+            OperationProgress::Waits(message)
+            | OperationProgress::Running(message)
+            | OperationProgress::Open(message)
                 if over && !self.script_runs(operation) =>
             {
                 let scope = Scope::Operation(operation.id);
                 self.next.retain(|step| step.scope != scope);
                 (OperationState::Expired, "Expired", message)
             }
-            Far::Waits(message) => (OperationState::Requested, "Waits", message),
-            Far::Running(message) => (OperationState::Running, "Running", message),
-            Far::Open(message) => (OperationState::Running, OperationState::OPEN, message),
+            OperationProgress::Waits(message) => (OperationState::Requested, "Waits", message),
+            OperationProgress::Running(message) => (OperationState::Running, "Running", message),
+            OperationProgress::Open(message) => (OperationState::Running, OperationState::OPEN, message),
         };
         let ended = self.script_attempt(operation).and_then(|(_, it)| self.input.facts.results.get(&it));
         let output = ended.and_then(|ended| ended.output.clone());
@@ -217,28 +219,31 @@ impl<'a> Walk<'a> {
     }
 
     /// A recommission is done when there is an inventory later than the request.
-    fn recommissioned(&self, operation: &Operation) -> Far {
+    fn recommissioned(&self, operation: &Operation) -> OperationProgress {
         let name = &self.input.name;
         if let Some(seen) = self.input.facts.inventory.as_ref().filter(|i| i.at > operation.requested_at) {
-            return Far::Done(format!("attempt {} has read the hardware of {name}", seen.attempt));
+            return OperationProgress::Done(format!(
+                "attempt {} has read the hardware of {name}",
+                seen.attempt
+            ));
         }
         if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
+            return OperationProgress::Failed(refused.code, refused.message);
         }
         let mine = |r: &&StepRecord| r.step == StepId::ArmInventory && r.started_at >= operation.requested_at;
         let begun = self.input.records.iter().rev().find(mine);
         if begun.is_some_and(|record| self.aborted(record).is_some()) {
-            return Far::Failed("Aborted", "it was aborted".to_owned());
+            return OperationProgress::Failed("Aborted", "it was aborted".to_owned());
         }
         match (begun, self.under_way(), &self.input.claim) {
             (Some(_), what, _) => {
-                Far::Running(what.unwrap_or_else(|| format!("reading the hardware of {name}")))
+                OperationProgress::Running(what.unwrap_or_else(|| format!("reading the hardware of {name}")))
             }
-            (None, Some(what), _) => Far::Waits(what),
+            (None, Some(what), _) => OperationProgress::Waits(what),
             (None, None, Some(claim)) => {
-                Far::Waits(format!("waiting for deployment {} to let {name} go", claim.name))
+                OperationProgress::Waits(format!("waiting for deployment {} to let {name} go", claim.name))
             }
-            (None, None, None) => Far::Waits(self.waits.first().map_or_else(
+            (None, None, None) => OperationProgress::Waits(self.waits.first().map_or_else(
                 || format!("waiting for the inventory of {name} to begin"),
                 |wait| wait.message.clone(),
             )),
@@ -246,9 +251,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Aborts an attempt and cuts the machine's power, because the agent would go on.
-    fn abort(&mut self, operation: &Operation) -> Far {
+    fn abort(&mut self, operation: &Operation) -> OperationProgress {
         if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
+            return OperationProgress::Failed(refused.code, refused.message);
         }
         let name = self.input.name.clone();
         let latest = self.input.records.iter().rev().find(|r| r.attempt.is_some() && is_arm(r));
@@ -256,35 +261,37 @@ impl<'a> Walk<'a> {
             latest.filter(|record| matches!(self.state(record), State::Failed(AttemptFailure::Aborted, ..)));
         let Some((record, attempt)) = aborted.and_then(|record| Some((record, record.attempt?))) else {
             let message = format!("nothing of {name} was left to abort: it had ended, or was begun anew");
-            return Far::Failed("NothingToAbort", message);
+            return OperationProgress::Failed("NothingToAbort", message);
         };
         let booted = TaskSteps::armed_by(record.step).is_some_and(|task| {
             self.input.records.iter().any(|r| r.step == task.netboot && r.attempt == Some(attempt))
         });
         if !booted {
-            return Far::Done(format!("attempt {attempt} was aborted before {name} booted for it"));
+            return OperationProgress::Done(format!(
+                "attempt {attempt} was aborted before {name} booted for it"
+            ));
         }
         if self.bmc().is_none() {
             let message = format!("attempt {attempt} is aborted; nobody but you can switch {name} off");
-            return Far::Done(message);
+            return OperationProgress::Done(message);
         }
         let off = [(StepId::AbortOff, Verb::Off, Some(PowerState::Off))];
         match self.drive(operation, Some(attempt), &off) {
-            Ok(()) => Far::Done(format!("attempt {attempt} is aborted, and {name} is off")),
+            Ok(()) => OperationProgress::Done(format!("attempt {attempt} is aborted, and {name} is off")),
             Err(far) => far,
         }
     }
 
     /// Switches the power, unless another action is in progress on the machine.
-    fn switch(&mut self, operation: &Operation) -> Far {
+    fn switch(&mut self, operation: &Operation) -> OperationProgress {
         const ON: PowerStep = (StepId::OperateOn, Verb::On, Some(PowerState::On));
         const SOFT: PowerStep = (StepId::SoftOff, Verb::SoftOff, Some(PowerState::Off));
         const OFF: PowerStep = (StepId::OperateOff, Verb::Off, Some(PowerState::Off));
         if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
+            return OperationProgress::Failed(refused.code, refused.message);
         }
         if let Some(what) = self.under_way() {
-            return Far::Waits(what);
+            return OperationProgress::Waits(what);
         }
         let (steps, done): (&[_], _) = match operation.verb {
             Asked::PowerOff => (&[SOFT, OFF], "is off"),
@@ -292,18 +299,18 @@ impl<'a> Walk<'a> {
             _ => (&[ON], "is on"),
         };
         match self.drive(operation, None, steps) {
-            Ok(()) => Far::Done(format!("{} {done}", self.input.name)),
+            Ok(()) => OperationProgress::Done(format!("{} {done}", self.input.name)),
             Err(far) => far,
         }
     }
 
     /// Restarts the BMC. Other work on the machine is no obstacle, because it often waits for this BMC.
-    fn reset_bmc(&mut self, operation: &Operation) -> Far {
+    fn reset_bmc(&mut self, operation: &Operation) -> OperationProgress {
         if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
+            return OperationProgress::Failed(refused.code, refused.message);
         }
         match self.drive(operation, None, &[(StepId::ResetBmc, Verb::ResetBmc, None)]) {
-            Ok(()) => Far::Done(format!(
+            Ok(()) => OperationProgress::Done(format!(
                 "the BMC of {} resets itself; it answers again in some minutes, and {0} goes on meanwhile",
                 self.input.name
             )),
@@ -317,7 +324,7 @@ impl<'a> Walk<'a> {
         operation: &Operation,
         attempt: Option<Attempt>,
         steps: &[PowerStep],
-    ) -> Result<(), Far> {
+    ) -> Result<(), OperationProgress> {
         let scope = Scope::Operation(operation.id);
         let held = std::mem::take(&mut self.waits);
         let mut left = steps.iter();
@@ -334,7 +341,7 @@ impl<'a> Walk<'a> {
         let rest: Vec<StepId> = left.map(|(step, ..)| *step).collect();
         if let Some(wait) = mine.iter().find(|wait| wait.stalled) {
             let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
-            return Err(Far::Failed(wait.code, format!("{}{fix}", wait.message)));
+            return Err(OperationProgress::Failed(wait.code, format!("{}{fix}", wait.message)));
         }
         let begun = self.input.records.iter().any(|r| r.scope == scope) || !self.next.is_empty();
         let message = mine.first().map_or_else(|| step.spec().says.to_owned(), |wait| wait.message.clone());
@@ -345,7 +352,7 @@ impl<'a> Walk<'a> {
             }
             self.announce(scope, &rest);
         }
-        Err(if begun { Far::Running(message) } else { Far::Waits(message) })
+        Err(if begun { OperationProgress::Running(message) } else { OperationProgress::Waits(message) })
     }
 
     /// True if a machine that is switched on without a task boots its disk: no rack tells it to power off.

@@ -8,7 +8,7 @@ use basalt_api::values::{Attempt, Timestamp};
 use basalt_api::wire::Verb as Asked;
 
 use super::attempt::{State, TaskSteps};
-use super::operation::{Far, Refused};
+use super::operation::{OperationProgress, Refused};
 use super::walk::Walk;
 use crate::facts::{Scope, StepRecord};
 use crate::input::Operation;
@@ -123,31 +123,31 @@ impl<'a> Walk<'a> {
     }
 
     /// The result of tests that ran. Their rows are stored before the machine is planned.
-    fn tested(&self, operation: &Operation, attempt: Attempt, what: &str) -> Far {
+    fn tested(&self, operation: &Operation, attempt: Attempt, what: &str) -> OperationProgress {
         let (name, failed) = (&self.input.name, &self.input.failed_tests);
         let is_mine = operation.tests.iter().any(|test| failed.tests.contains(&test.name));
         if is_mine && failed.at.is_some_and(|at| at >= operation.requested_at) {
             let findings = failed.findings.join("; ");
-            return Far::Failed(
+            return OperationProgress::Failed(
                 TESTS_FAILED,
                 format!("attempt {attempt} has run {what} on {name}: {findings}"),
             );
         }
-        Far::Done(format!(
+        OperationProgress::Done(format!(
             "attempt {attempt} has run {what} on {name}; `basalt results {name}` shows what was found"
         ))
     }
 
     /// The result of an override. The transaction that accepts the operation already overrides the tests.
-    pub(super) fn overridden(&self, operation: &Operation) -> Far {
-        Far::Done(format!(
+    pub(super) fn overridden(&self, operation: &Operation) -> OperationProgress {
+        OperationProgress::Done(format!(
             "failed tests of {} before {} are overridden",
             self.input.name, operation.requested_at
         ))
     }
 
     /// Runs a script, unless another action is in progress on the machine. It runs once: a failure is reported, not retried.
-    pub(super) fn script(&mut self, operation: &Operation) -> Far {
+    pub(super) fn script(&mut self, operation: &Operation) -> OperationProgress {
         let name = self.input.name.clone();
         let what = words(operation);
         let scope = Scope::Operation(operation.id);
@@ -155,19 +155,21 @@ impl<'a> Walk<'a> {
         let state = attempt.map(|(record, attempt)| (record, attempt, self.state(record)));
         match state {
             Some((_, attempt, State::Succeeded(_))) if operation.verb == Asked::Rescue => {
-                return Far::Done(format!("the rescue of {name} has ended (attempt {attempt})"));
+                return OperationProgress::Done(format!(
+                    "the rescue of {name} has ended (attempt {attempt})"
+                ));
             }
             Some((_, attempt, State::Succeeded(_))) if operation.verb == Asked::Test => {
                 return self.tested(operation, attempt, &what);
             }
             Some((_, attempt, State::Succeeded(_))) => {
-                return Far::Done(format!("attempt {attempt} has run {what} on {name}"));
+                return OperationProgress::Done(format!("attempt {attempt} has run {what} on {name}"));
             }
             Some((_, attempt, State::Failed(failure, message, _))) => {
                 let rule = failure.rule();
                 let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
                 let message = format!("{what} on {name} (attempt {attempt}): {}{detail}", rule.says);
-                return Far::Failed(rule.code, message);
+                return OperationProgress::Failed(rule.code, message);
             }
             Some((record, attempt, State::Running { since, quiet_at })) => {
                 self.boot.get_or_insert(BootAction::Ephemeral(attempt));
@@ -185,24 +187,27 @@ impl<'a> Walk<'a> {
                     self.waits.splice(0..0, mine);
                 }
                 return match open {
-                    Some(open) => Far::Open(open),
-                    None => Far::Running(message),
+                    Some(open) => OperationProgress::Open(open),
+                    None => OperationProgress::Running(message),
                 };
             }
             Some((.., State::Open)) | None => {}
         }
         if let Some(refused) = self.stands_against(operation.verb) {
-            return Far::Failed(refused.code, refused.message);
+            return OperationProgress::Failed(refused.code, refused.message);
         }
         if attempt.is_some_and(|(record, _)| self.is_overtaken(record)) {
             let message = format!("{name} was installed before it had booted for {what}: ask again");
-            return Far::Failed("Overtaken", message);
+            return OperationProgress::Failed("Overtaken", message);
         }
         if let Some(what) = self.under_way() {
-            return Far::Waits(what);
+            return OperationProgress::Waits(what);
         }
         if attempt.is_some_and(|(record, _)| self.now >= record.not_after) {
-            return Far::Failed("NeverRan", format!("{name} did not boot for {what} in its time"));
+            return OperationProgress::Failed(
+                "NeverRan",
+                format!("{name} did not boot for {what} in its time"),
+            );
         }
         let (held, announced) = (std::mem::take(&mut self.waits), self.later.len());
         match attempt {
@@ -218,7 +223,7 @@ impl<'a> Walk<'a> {
         }
         if let Some(wait) = gives_up {
             let fix = wait.human.as_ref().map(|fix| format!(". To do: {fix}")).unwrap_or_default();
-            return Far::Failed(wait.code, format!("{}{fix}", wait.message));
+            return OperationProgress::Failed(wait.code, format!("{}{fix}", wait.message));
         }
         let begins = self.next.first().map(|step| step.step).unwrap_or(TaskSteps::of(task(operation)).run);
         let message = mine.first().map_or_else(|| begins.spec().says.to_owned(), |wait| wait.message.clone());
@@ -228,7 +233,11 @@ impl<'a> Walk<'a> {
                 false => self.waits.clear(),
             }
         }
-        if attempt.is_some() { Far::Running(message) } else { Far::Waits(message) }
+        if attempt.is_some() {
+            OperationProgress::Running(message)
+        } else {
+            OperationProgress::Waits(message)
+        }
     }
 
     /// The ssh address of a rescue environment that is open.

@@ -29,7 +29,7 @@ use super::{Candidate, Choice, Miss, Misses};
 
 /// A deployment that waits for a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Wish {
+pub struct MachineRequest {
     /// The deployment's id.
     pub uid: DeploymentId,
     /// The deployment's name.
@@ -63,7 +63,7 @@ pub struct Placed {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ground {
     /// The deployments that need a machine.
-    pub wishes: Vec<Wish>,
+    pub wishes: Vec<MachineRequest>,
     /// The deployments that have a machine.
     pub placed: Vec<Placed>,
     /// The machines to choose from.
@@ -77,7 +77,8 @@ impl Ground {
     pub fn decide(mut self) -> (BTreeMap<DeploymentId, Choice>, Self) {
         let (choices, matching) = decide(&self.wishes, &self.placed, &self.candidates);
         self.wishes.retain(|wish| matches!(choices.get(&wish.uid), Some(Choice::Chosen { .. })));
-        let groups: BTreeSet<String> = self.wishes.iter().filter_map(Wish::group).map(|(_, it)| it).collect();
+        let groups: BTreeSet<String> =
+            self.wishes.iter().filter_map(MachineRequest::group).map(|(_, it)| it).collect();
         self.placed
             .retain(|it| it.selector.spread_by.is_some_and(|by| groups.contains(&group(&it.selector, by))));
         let counted: BTreeSet<MachineId> = self.placed.iter().map(|it| it.machine).collect();
@@ -87,7 +88,7 @@ impl Ground {
     }
 }
 
-impl Wish {
+impl MachineRequest {
     /// The reason why the deployment could not have the network of this machine.
     fn obstruction<'a>(&self, candidate: &'a Candidate) -> Option<&'a str> {
         candidate.obstructed.as_deref().filter(|_| self.inherits_network)
@@ -106,7 +107,7 @@ const NEAREST: usize = 3;
 /// Decides for every wish.
 #[must_use]
 pub fn allocate(
-    wishes: &[Wish],
+    wishes: &[MachineRequest],
     placed: &[Placed],
     candidates: &[Candidate],
 ) -> BTreeMap<DeploymentId, Choice> {
@@ -115,7 +116,7 @@ pub fn allocate(
 
 /// Like [`allocate`]. The flags are true for candidates that match a deployment that got a machine.
 fn decide(
-    wishes: &[Wish],
+    wishes: &[MachineRequest],
     placed: &[Placed],
     candidates: &[Candidate],
 ) -> (BTreeMap<DeploymentId, Choice>, Vec<bool>) {
@@ -161,7 +162,7 @@ fn decide(
 }
 
 /// The key of all wishes with equal requirements.
-fn key(wish: &Wish) -> String {
+fn key(wish: &MachineRequest) -> String {
     let inherits = wish.inherits_network;
     match &wish.machine {
         Some(machine) => format!("machine {machine} {inherits}"),
@@ -220,7 +221,7 @@ struct Source<'a> {
 type Rank<'a> = (Reverse<u32>, (u32, u64), &'a str);
 
 impl<'a> Source<'a> {
-    fn new(wish: &Wish, candidates: &'a [Candidate]) -> Self {
+    fn new(wish: &MachineRequest, candidates: &'a [Candidate]) -> Self {
         let selector = &wish.selector;
         let does = |candidate: &Candidate| {
             wish.obstruction(candidate).is_none()
@@ -271,7 +272,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    fn take(&mut self, wish: &Wish, source: &mut Source<'_>) -> Option<Choice> {
+    fn take(&mut self, wish: &MachineRequest, source: &mut Source<'_>) -> Option<Choice> {
         let fill = source.group.as_ref().map(|(_, group)| self.groups.entry(group.clone()).or_default());
         let mut best = None;
         for (domain, (places, used)) in &mut source.domains {
@@ -301,7 +302,7 @@ impl Round<'_> {
         candidate.owner.as_deref().or_else(|| self.taken.get(place)?.as_deref())
     }
 
-    fn misses(&self, wish: &Wish) -> Misses {
+    fn misses(&self, wish: &MachineRequest) -> Misses {
         let all = self.candidates.iter().enumerate().map(|(place, c)| (c, self.owner(place, c)));
         let Some(name) = &wish.machine else { return self.nearest(wish, all.collect()) };
         let named = all.filter(|(candidate, _)| candidate.name == *name);
@@ -315,7 +316,7 @@ impl Round<'_> {
     }
 
     /// The nearest misses. Only machines in the selector's pool are named, because the reader may not be allowed to see other pools.
-    fn nearest(&self, wish: &Wish, mut all: Vec<(&Candidate, Option<&str>)>) -> Misses {
+    fn nearest(&self, wish: &MachineRequest, mut all: Vec<(&Candidate, Option<&str>)>) -> Misses {
         if let Some(pool) = &wish.selector.pool {
             all.retain(|(candidate, _)| candidate.pool == pool.as_str());
         }
@@ -343,7 +344,7 @@ impl Round<'_> {
 
 /// The lacks of a machine, with the one of its network.
 fn obstructed(
-    wish: &Wish,
+    wish: &MachineRequest,
     candidate: &Candidate,
     mut lacks: Vec<(Constraint, String)>,
 ) -> Vec<(Constraint, String)> {
@@ -358,7 +359,12 @@ fn miss(candidate: &Candidate, lacks: Vec<(Constraint, String)>) -> Miss {
 }
 
 /// The reason for the choice: the number of matches, the spread, and the preferences.
-fn why(wish: &Wish, source: &Source<'_>, candidate: &Candidate, (there, score): (usize, u32)) -> String {
+fn why(
+    wish: &MachineRequest,
+    source: &Source<'_>,
+    candidate: &Candidate,
+    (there, score): (usize, u32),
+) -> String {
     if wish.machine.is_some() {
         return "it is named".to_owned();
     }

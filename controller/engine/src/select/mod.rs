@@ -11,7 +11,7 @@
 pub mod allocate;
 pub mod matching;
 
-pub use allocate::{Ground, Placed, Wish, allocate};
+pub use allocate::{Ground, MachineRequest, Placed, allocate};
 pub use matching::{Constraint, hindrances, is_at_switch, lacks};
 
 use std::collections::{BTreeMap, BTreeSet};

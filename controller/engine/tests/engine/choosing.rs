@@ -9,7 +9,9 @@ use basalt_api::kinds::{
 };
 use basalt_api::values::{ByteSize, DeploymentId, MachineId};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
-use basalt_engine::select::{Attached, Candidate, Choice, Ground, Placed, Wish, allocate, lacks, selector};
+use basalt_engine::select::{
+    Attached, Candidate, Choice, Ground, MachineRequest, Placed, allocate, lacks, selector,
+};
 use proptest::prelude::*;
 
 use crate::world::{World, at, deployment_spec, ready, uuid};
@@ -43,8 +45,8 @@ fn fleet() -> Vec<Candidate> {
     vec![candidate(1, 32, "a"), candidate(2, 8, "a"), candidate(3, 8, "b"), taken]
 }
 
-fn wish(n: u128, selector: &Selector) -> Wish {
-    Wish {
+fn wish(n: u128, selector: &Selector) -> MachineRequest {
+    MachineRequest {
         uid: DeploymentId::from(uuid(1000 + n)),
         name: format!("web-{n}"),
         created_at: at(0),
@@ -57,10 +59,10 @@ fn wish(n: u128, selector: &Selector) -> Wish {
 }
 
 /// The machine that each wish got.
-fn given(wishes: &[Wish], candidates: &[Candidate]) -> Vec<Option<String>> {
+fn given(wishes: &[MachineRequest], candidates: &[Candidate]) -> Vec<Option<String>> {
     let choices = allocate(wishes, &[], candidates);
     let name = |machine| candidates.iter().find(|c| c.uid == machine).map(|c| c.name.clone());
-    let of = |wish: &Wish| match &choices[&wish.uid] {
+    let of = |wish: &MachineRequest| match &choices[&wish.uid] {
         Choice::Chosen { machine, .. } => name(*machine),
         Choice::None(_) => None,
     };

@@ -6,7 +6,7 @@ use crate::api::caller::Caller;
 use crate::api::problem::Answer;
 use crate::api::query::NoParameters;
 use crate::api::target::Target;
-use crate::driver::Wish;
+use crate::driver::RequestedOperation;
 use axum::Json;
 use axum::extract::State;
 use basalt_api::ProblemCode;
@@ -33,7 +33,7 @@ pub(in crate::api) async fn read(
                 problem.errors.push(error.clone());
                 Some(problem)
             }
-            _ => judged(&app, &machine, Wish { verb, script: None, tests: &[] })
+            _ => judged(&app, &machine, RequestedOperation { verb, script: None, tests: &[] })
                 .await
                 .err()
                 .map(|it| it.into_problem()),

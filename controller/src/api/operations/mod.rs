@@ -9,7 +9,7 @@ use super::problem::{Answer, Refusal};
 use super::query::{Flags, NoParameters, parameters};
 use super::target::Target;
 use super::{App, announce, body, objects};
-use crate::driver::Wish;
+use crate::driver::RequestedOperation;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -74,7 +74,7 @@ async fn one(app: &App, caller: &Caller, key: Key<'_>, asked: &Asked) -> Answer<
     let script = runs::script(app, &machine.name, asked).await?;
     let tests = runs::tests(app, &machine, asked).await?;
     let because = runs::because(asked)?;
-    let wish = Wish { verb: asked.verb, script: script.as_ref(), tests: &tests };
+    let wish = RequestedOperation { verb: asked.verb, script: script.as_ref(), tests: &tests };
     let lasts = match judged(app, &machine, wish).await {
         Ok(lasts) => lasts,
         // The first request with this key may itself be the present obstacle.
@@ -165,7 +165,7 @@ fn gives_the_same(known: &basalt_db::Operation, asked: &OperationRequest) -> boo
 }
 
 /// The time that the operation may take, or the refusal. Before a driver runs, the default time is used, and the driver judges later.
-async fn judged(app: &App, machine: &Object, wish: Wish<'_>) -> Answer<Duration> {
+async fn judged(app: &App, machine: &Object, wish: RequestedOperation<'_>) -> Answer<Duration> {
     let Some(machinery) = app.machinery() else {
         let usual = deadlines::spec(DeadlineId::Operation);
         return Ok(usual.map_or(Duration::from_secs(3600), |row| row.duration));

@@ -103,10 +103,10 @@ impl Plan for Readings<'_> {
         if machines.is_empty() {
             return Ok(plans);
         }
-        let world = World::of(driver).await?;
+        let inputs = PlanInputs::of(driver).await?;
         for uid in machines {
             let Some(object) = driver.store.get_by_uid(*uid).await? else { continue };
-            if let Some(plan) = world.plan(&object, self.now).await? {
+            if let Some(plan) = inputs.plan(&object, self.now).await? {
                 plans.insert(*uid, (object.name, plan));
             }
         }
@@ -115,12 +115,12 @@ impl Plan for Readings<'_> {
 }
 
 /// The input of machines' plans.
-struct World<'a> {
+struct PlanInputs<'a> {
     driver: &'a Driver,
     estate: Estate,
 }
 
-impl<'a> World<'a> {
+impl<'a> PlanInputs<'a> {
     async fn of(driver: &'a Driver) -> Result<Self, StoreError> {
         Ok(Self { driver, estate: driver.estate().await? })
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::driver::allocate;
 use crate::driver::answers::{departure, names, serving};
-use crate::driver::machine::operation::Wish;
+use crate::driver::machine::operation::RequestedOperation;
 use crate::driver::meters;
 use crate::racks;
 
@@ -23,13 +23,13 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 
 /// The supposed state of an object, for a plan in a dry run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Supposed<'a> {
+pub struct SupposedState<'a> {
     /// The object's spec.
     pub spec: Option<&'a Value>,
     /// The machine that it would get, or the reason for none, as decided together with other deployments.
     pub choice: Option<&'a Choice>,
     /// The operation that would be requested.
-    pub asked: Option<Wish<'a>>,
+    pub asked: Option<RequestedOperation<'a>>,
 }
 
 /// The machines that deployments would get, and the inputs of the choice.
@@ -60,7 +60,7 @@ pub trait Machinery: Send + Sync + 'static {
     /// no other object has.
     fn plans<'a>(
         &'a self,
-        these: Vec<(&'a Object, Supposed<'a>)>,
+        these: Vec<(&'a Object, SupposedState<'a>)>,
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>>;
 

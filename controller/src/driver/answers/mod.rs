@@ -44,7 +44,7 @@ use crate::driver::stored::spec;
 use crate::driver::topology::estate::Estate;
 use crate::racks;
 use crate::racks::observed::{self, Observed};
-use machinery::{Answer, Choices, Judged, Machinery, Supposed};
+use machinery::{Answer, Choices, Judged, Machinery, SupposedState};
 use names::Asked;
 use serving::Network;
 
@@ -54,7 +54,7 @@ const HISTORY: i64 = 1000;
 impl Machinery for Driver {
     fn plans<'a>(
         &'a self,
-        these: Vec<(&'a Object, Supposed<'a>)>,
+        these: Vec<(&'a Object, SupposedState<'a>)>,
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>> {
         Box::pin(async move {
@@ -103,7 +103,7 @@ impl Machinery for Driver {
     fn waits<'a>(&'a self, object: &'a Object) -> Answer<'a, Waits> {
         Box::pin(async move {
             let estate = self.estate().await?;
-            let report = Box::pin(self.report(&estate, object, Supposed::default())).await?;
+            let report = Box::pin(self.report(&estate, object, SupposedState::default())).await?;
             Ok(Waits { waits: report.waits })
         })
     }
@@ -170,7 +170,7 @@ impl Driver {
         &self,
         estate: &Estate,
         object: &Object,
-        supposed: Supposed<'_>,
+        supposed: SupposedState<'_>,
     ) -> Result<PlanReport, StoreError> {
         let now = self.store.now().await?;
         match object.kind.as_str() {

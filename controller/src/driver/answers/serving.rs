@@ -30,7 +30,7 @@ pub struct Network {
 
 /// The effect of the state on the condition Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Readiness {
     /// Ready: the object does what its spec declares.
     Fine,
     /// Not ready, but it may become ready by itself.
@@ -41,9 +41,9 @@ pub enum Standing {
 
 /// A statement about a VLAN, a subnet or an IpAddress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct Finding {
     /// The effect on the condition Ready.
-    pub standing: Standing,
+    pub readiness: Readiness,
     /// The reason, for programs.
     pub reason: &'static str,
     /// The state and the advice, for people.
@@ -52,9 +52,9 @@ pub struct Word {
     pub since: Option<Timestamp>,
 }
 
-impl Word {
-    fn new(standing: Standing, reason: &'static str, message: String) -> Self {
-        Self { standing, reason, message, since: None }
+impl Finding {
+    fn new(readiness: Readiness, reason: &'static str, message: String) -> Self {
+        Self { readiness, reason, message, since: None }
     }
 
     /// The conditions with this statement.
@@ -69,9 +69,9 @@ impl Word {
             deadline: None,
         };
         [
-            condition(Condition::READY, self.standing == Standing::Fine),
-            condition(Condition::PROGRESSING, self.standing == Standing::Waits),
-            condition(Condition::STALLED, self.standing == Standing::Stalled),
+            condition(Condition::READY, self.readiness == Readiness::Fine),
+            condition(Condition::PROGRESSING, self.readiness == Readiness::Waits),
+            condition(Condition::STALLED, self.readiness == Readiness::Stalled),
         ]
     }
 }
@@ -90,7 +90,7 @@ impl Network {
 
     /// The statement about a VLAN, which may differ from the stored one, and the racks that now answer on the VLAN. `None` if DHCP is off.
     #[must_use]
-    pub fn vlan(&self, name: &str, vlan: &VlanSpec) -> Option<(Word, Vec<&RackSeen>)> {
+    pub fn vlan(&self, name: &str, vlan: &VlanSpec) -> Option<(Finding, Vec<&RackSeen>)> {
         if !vlan.dhcp.enabled {
             return None;
         }
@@ -99,7 +99,7 @@ impl Network {
         if nets.is_empty() {
             let message =
                 "DHCP is enabled here, and racks give addresses of Subnets: declare one with this vlan";
-            return Some((Word::new(Standing::Stalled, "NoSubnet", message.to_owned()), Vec::new()));
+            return Some((Finding::new(Readiness::Stalled, "NoSubnet", message.to_owned()), Vec::new()));
         }
         let mut serving: BTreeMap<_, &RackSeen> = BTreeMap::new();
         for net in &nets {
@@ -109,22 +109,22 @@ impl Network {
         let serving: Vec<&RackSeen> = serving.into_values().collect();
         let there: Vec<&RackSeen> = serving.iter().copied().filter(|rack| rack.connected.is_some()).collect();
         let word = self.absent(&nets, &serving).unwrap_or_else(|| {
-            let ill: Vec<(&str, Word)> = nets
+            let ill: Vec<(&str, Finding)> = nets
                 .iter()
                 .filter_map(|net| Some((net.name.as_str(), self.short(net, &nets)?)))
-                .filter(|(_, word)| word.standing != Standing::Fine)
+                .filter(|(_, word)| word.readiness != Readiness::Fine)
                 .collect();
             match ill.first() {
-                None => Word::new(
-                    Standing::Fine,
+                None => Finding::new(
+                    Readiness::Fine,
                     "Served",
                     format!("DHCP is answered here by {}", names(&serving)),
                 ),
                 Some((_, first)) => {
                     let said: Vec<String> =
                         ill.iter().map(|(name, word)| format!("Subnet {name:?}: {}", word.message)).collect();
-                    let standing = if ill.len() == nets.len() { first.standing } else { Standing::Fine };
-                    Word { since: first.since, ..Word::new(standing, first.reason, said.join(". ")) }
+                    let readiness = if ill.len() == nets.len() { first.readiness } else { Readiness::Fine };
+                    Finding { since: first.since, ..Finding::new(readiness, first.reason, said.join(". ")) }
                 }
             }
         });
@@ -133,7 +133,7 @@ impl Network {
 
     /// The statement about a stored subnet. `None` if DHCP is off.
     #[must_use]
-    pub fn subnet(&self, net: &Net) -> Option<Word> {
+    pub fn subnet(&self, net: &Net) -> Option<Finding> {
         if !net.vlan.dhcp.enabled {
             return None;
         }
@@ -144,7 +144,7 @@ impl Network {
     /// The statement about an IpAddress that keeps an address for a client, if a rack has the address as its own. `subnet` is the name of
     /// its subnet.
     #[must_use]
-    pub fn reserved(&self, subnet: &str, address: IpAddr) -> Option<Word> {
+    pub fn reserved(&self, subnet: &str, address: IpAddr) -> Option<Finding> {
         let net = self.nets.iter().find(|net| net.name == subnet)?;
         let rack = network::rack_at(net, address, &self.nets, &self.racks)?;
         let message = format!(
@@ -152,11 +152,11 @@ impl Network {
              one",
             rack.name
         );
-        Some(Word::new(Standing::Stalled, "RackHasAddress", message))
+        Some(Finding::new(Readiness::Stalled, "RackHasAddress", message))
     }
 
     /// The reason why no rack answers in these networks, which share a VLAN, although these racks should.
-    fn absent(&self, nets: &[Net], serving: &[&RackSeen]) -> Option<Word> {
+    fn absent(&self, nets: &[Net], serving: &[&RackSeen]) -> Option<Finding> {
         let is_here = |rack: &RackSeen| {
             rack.connected.is_some()
                 || self.now.duration_since(rack.last_seen) < AWAY.try_into().unwrap_or_default()
@@ -170,7 +170,7 @@ impl Network {
             return None;
         }
         if !said.is_empty() {
-            return Some(Word::new(Standing::Stalled, "DiskFails", said.join(". ")));
+            return Some(Finding::new(Readiness::Stalled, "DiskFails", said.join(". ")));
         }
         if let Some(last) = serving.iter().map(|rack| rack.last_seen).max() {
             let message = format!(
@@ -178,9 +178,12 @@ impl Network {
                  Look at basalt-rack there, and at its way to the region",
                 names(serving)
             );
-            return Some(Word { since: Some(last), ..Word::new(Standing::Waits, "RacksAway", message) });
+            return Some(Finding {
+                since: Some(last),
+                ..Finding::new(Readiness::Waits, "RacksAway", message)
+            });
         }
-        Some(Word::new(Standing::Stalled, "NotServed", self.unserved(nets)?))
+        Some(Finding::new(Readiness::Stalled, "NotServed", self.unserved(nets)?))
     }
 
     /// The reason why no rack is to answer in these networks, with advice.
@@ -230,7 +233,7 @@ impl Network {
     }
 
     /// The reports that no address of the network is free, from racks that serve it.
-    fn short(&self, net: &Net, nets: &[Net]) -> Option<Word> {
+    fn short(&self, net: &Net, nets: &[Net]) -> Option<Finding> {
         let serving = network::racks_of(net, nets, &self.racks);
         let cidr = net.subnet.cidr.to_string();
         let said: Vec<_> =
@@ -239,8 +242,8 @@ impl Network {
         let words: Vec<String> =
             said.iter().map(|(rack, short)| format!("rack {rack} says: {}", short.message)).collect();
         // If other racks have free addresses, clients get those.
-        let standing = if said.len() == serving.len() { Standing::Waits } else { Standing::Fine };
-        Some(Word { since: Some(since), ..Word::new(standing, "NoFreeAddress", words.join(". ")) })
+        let readiness = if said.len() == serving.len() { Readiness::Waits } else { Readiness::Fine };
+        Some(Finding { since: Some(since), ..Finding::new(readiness, "NoFreeAddress", words.join(". ")) })
     }
 }
 
@@ -294,16 +297,16 @@ mod tests {
         Network { nets: [net].into(), racks, now: at(1000) }
     }
 
-    fn vlan(network: &Network) -> (&'static str, Standing, String) {
+    fn vlan(network: &Network) -> (&'static str, Readiness, String) {
         let vlan = network.nets[0].vlan.clone();
         let (word, _) = network.vlan("lab.0", &vlan).unwrap();
-        (word.reason, word.standing, word.message)
+        (word.reason, word.readiness, word.message)
     }
 
     #[test]
     fn a_vlan_that_a_rack_serves_says_by_whom() {
         let network = network(vec![rack("r1", "10.77.0.2", true), rack("r2", "10.88.0.2", true)]);
-        assert_eq!(vlan(&network), ("Served", Standing::Fine, "DHCP is answered here by r1".to_owned()));
+        assert_eq!(vlan(&network), ("Served", Readiness::Fine, "DHCP is answered here by r1".to_owned()));
         assert_eq!(network.subnet(&network.nets[0]), None);
         let mut off = network.nets[0].vlan.clone();
         off.dhcp.enabled = false;
@@ -332,8 +335,8 @@ mod tests {
             (network(vec![aside()]), "r1 is in maintenance, and no other rack has an address"),
             (named(&["r1", "r9"], vec![aside()]), "names, r1 is in maintenance and r9 is not enrolled"),
         ] {
-            let (reason, standing, message) = vlan(&network);
-            assert_eq!((reason, standing), ("NotServed", Standing::Stalled), "{message}");
+            let (reason, readiness, message) = vlan(&network);
+            assert_eq!((reason, readiness), ("NotServed", Readiness::Stalled), "{message}");
             assert!(message.contains(expected), "{message}");
             let word = network.subnet(&network.nets[0]).unwrap();
             assert_eq!((word.reason, word.message), ("NotServed", message));
@@ -345,8 +348,8 @@ mod tests {
     #[test]
     fn racks_that_are_away_may_go_on_and_are_told_of_after_a_minute() {
         let mut network = network(vec![rack("r1", "10.77.0.2", false)]);
-        let (reason, standing, message) = vlan(&network);
-        assert_eq!((reason, standing), ("RacksAway", Standing::Waits));
+        let (reason, readiness, message) = vlan(&network);
+        assert_eq!((reason, readiness), ("RacksAway", Readiness::Waits));
         assert!(
             message.contains("by r1, and no region has heard of them since 1970-01-01T00:00:00Z"),
             "{message}"
@@ -365,7 +368,7 @@ mod tests {
         assert_eq!(vlan(&one).0, "Served");
         let all = network(vec![full("r1", "10.77.0.2"), rack("r2", "10.77.0.3", false)]);
         let said = "rack r1 says: no space".to_owned();
-        assert_eq!(vlan(&all), ("DiskFails", Standing::Stalled, said.clone()));
+        assert_eq!(vlan(&all), ("DiskFails", Readiness::Stalled, said.clone()));
         assert_eq!(all.subnet(&all.nets[0]).unwrap().message, said);
     }
 
@@ -377,14 +380,14 @@ mod tests {
         };
         let one = network(vec![short("r1", "10.77.0.2"), rack("r2", "10.77.0.3", true)]);
         let word = one.subnet(&one.nets[0]).unwrap();
-        assert_eq!((word.reason, word.standing), ("NoFreeAddress", Standing::Fine));
+        assert_eq!((word.reason, word.readiness), ("NoFreeAddress", Readiness::Fine));
         assert_eq!(word.message, "rack r1 says: no address is free; widen");
         assert_eq!(vlan(&one).0, "Served");
         let all = network(vec![short("r1", "10.77.0.2"), short("r9", "10.88.0.3")]);
         let word = all.subnet(&all.nets[0]).unwrap();
-        assert_eq!((word.standing, word.since), (Standing::Waits, Some(at(7))), "r9 serves another subnet");
-        let (reason, standing, message) = vlan(&all);
-        assert_eq!((reason, standing), ("NoFreeAddress", Standing::Waits));
+        assert_eq!((word.readiness, word.since), (Readiness::Waits, Some(at(7))), "r9 serves another subnet");
+        let (reason, readiness, message) = vlan(&all);
+        assert_eq!((reason, readiness), ("NoFreeAddress", Readiness::Waits));
         assert!(message.starts_with("Subnet \"lab\": rack r1 says"), "{message}");
     }
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use basalt_api::kinds::{self, Architecture, BmcTls};
 use basalt_api::values::{Attempt, MachineId, RackId};
-use basalt_db::{BootClaim, EntryState, Lease, NewEntry, Store, StoreError};
+use basalt_db::{BootClaim, EntryState, NewEntry, Store, StoreError, WorkLease};
 use basalt_engine::Plan;
 use basalt_engine::plan::BootAction;
 use basalt_engine::steps::StepId;
@@ -43,7 +43,7 @@ struct Wanted {
 /// Fails if the database cannot be read or written.
 pub async fn write(
     store: &Store,
-    lease: &Lease,
+    lease: &WorkLease,
     estate: &Estate,
     loaded: &Loaded,
     planned: &Plan,

@@ -17,7 +17,7 @@ use crate::driver::status::between;
 
 /// A one-time request on a machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct RequestedOperation<'a> {
     /// The requested action.
     pub verb: Verb,
     /// The script that `run_script` or `rescue` runs.
@@ -66,10 +66,15 @@ pub(crate) fn wish(operations: &[Operation]) -> Option<PowerReading> {
 }
 
 /// Adds an operation to the machine's input, for a dry run.
-pub(crate) fn suppose(input: &mut MachineInput, wish: Wish<'_>, now: Timestamp, deadline: Timestamp) {
+pub(crate) fn suppose(
+    input: &mut MachineInput,
+    wish: RequestedOperation<'_>,
+    now: Timestamp,
+    deadline: Timestamp,
+) {
     let is_power = |verb| matches!(verb, Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle);
     input.operations.retain(|it| it.verb != wish.verb && !(is_power(it.verb) && is_power(wish.verb)));
-    let Wish { verb, script, tests } = wish;
+    let RequestedOperation { verb, script, tests } = wish;
     let id = OperationId::from(Uid::generate().get());
     let script = script.cloned();
     let tests = tests.to_vec();

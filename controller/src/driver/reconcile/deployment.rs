@@ -10,7 +10,7 @@ use basalt_api::kinds::{
     Progress, Sync, Timings, phase,
 };
 use basalt_api::values::{Attempt, DeploymentId, MachineId, Timestamp};
-use basalt_db::{Fact, Lease, Object, StoreError, Then};
+use basalt_db::{Fact, Object, Requeue, StoreError, WorkLease};
 use basalt_engine::deployment::{DeploymentAction, DeploymentInput, DeploymentPlan, plan_deployment};
 use basalt_engine::input::Claim;
 use basalt_engine::plan;
@@ -40,8 +40,8 @@ pub(crate) struct Seen {
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     let now = driver.store.now().await?;
     let declared: DeploymentSpec = spec(&object)?;
     let mut choice = None;
@@ -49,26 +49,26 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     if held.is_none() && object.deletion_requested_at.is_none() {
         choice = match driver.allocator.decide(&driver.store, &driver.topology, &object, lease.epoch).await? {
             Decided::Waits(misses) => Some(Choice::None(misses)),
-            Decided::Claimed | Decided::Overtaken => return Ok(Then::Again(Duration::ZERO)),
+            Decided::Claimed | Decided::Overtaken => return Ok(Requeue::After(Duration::ZERO)),
         };
     }
     let estate = driver.estate().await?;
     let seen = Box::pin(look((driver, &estate), &object, declared, now, choice)).await?;
     match seen.planned.action {
         // It has just lost its machine. Machines are given away in rounds, so it is reconciled again.
-        DeploymentAction::Claim(_) => Ok(Then::Again(Duration::ZERO)),
+        DeploymentAction::Claim(_) => Ok(Requeue::After(Duration::ZERO)),
         DeploymentAction::Delete => {
             driver.store.release_addresses(object.uid, &[]).await?;
             driver.store.finalise(object.uid).await?;
             // Wake the deployments that wait for this one's machine.
             driver.store.enqueue_waiting().await?;
             driver.allocator.note_any();
-            Ok(Then::Rest)
+            Ok(Requeue::WhenWoken)
         }
         DeploymentAction::None => {
             let status = status(&object, &seen, now)?;
             driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-            Ok(if seen.machine.is_some() { Then::Rest } else { Then::Again(LOOK_AGAIN) })
+            Ok(if seen.machine.is_some() { Requeue::WhenWoken } else { Requeue::After(LOOK_AGAIN) })
         }
     }
 }

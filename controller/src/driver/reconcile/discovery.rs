@@ -10,7 +10,7 @@ use std::time::Duration;
 use basalt_api::Kind;
 use basalt_api::kinds::{BootMode, Condition, DeviceSpec, DiscoverySort, DiscoveryStatus};
 use basalt_api::values::Timestamp;
-use basalt_db::{Key, Lease, Object, Precondition, Put, StoreError, Then, splice};
+use basalt_db::{Key, Object, Precondition, Put, Requeue, StoreError, WorkLease, splice};
 
 use crate::driver::context::Driver;
 use crate::driver::reconcile::strangers;
@@ -117,8 +117,8 @@ pub(crate) async fn make(driver: &Driver, name: &str, now: Timestamp) -> Result<
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     if let Some(stranger) = driver.store.stranger(object.uid, &object.name).await? {
         return strangers::reconcile(driver, lease, &object, &stranger).await;
     }
@@ -135,11 +135,11 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let Some(latest) = seen.iter().max_by_key(|it| it.at) else {
         let key = Key::Uid(object.uid);
         driver.store.request_deletion("Discovery", key, Precondition::None, false).await?;
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     };
     let status = status(&object, latest, &seen, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Again(LOOK_AGAIN))
+    Ok(Requeue::After(LOOK_AGAIN))
 }
 
 fn status(object: &Object, latest: &Sighting<'_>, seen: &[Sighting<'_>], now: Timestamp) -> DiscoveryStatus {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use basalt_api::kinds::{Condition, FileRole, ImagePurpose, ImageSpec, ImageStatus};
 use basalt_api::values::Timestamp;
-use basalt_db::{Lease, Object, StoreError, Then};
+use basalt_db::{Object, Requeue, StoreError, WorkLease};
 
 use crate::driver::context::Driver;
 use crate::driver::status::{settled, to_json};
@@ -17,11 +17,11 @@ use crate::driver::topology::estate::digest;
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     if object.deletion_requested_at.is_some() {
         // The store deletes it when no object refers to it any more.
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     let declared: ImageSpec = spec(&object)?;
     let mut held = BTreeMap::new();
@@ -32,7 +32,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     }
     let status = status(&object, &declared, &held, driver.store.now().await?);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Rest)
+    Ok(Requeue::WhenWoken)
 }
 
 /// The status of an image. `held` are the sizes of the files that the region holds.

@@ -10,7 +10,7 @@ use basalt_api::kinds::{
 };
 use basalt_api::plan::{PlanReport, Wait};
 use basalt_api::values::{RackId, Sha256, Timestamp};
-use basalt_db::{Lease, Object, StoreError, SubnetLeases, Then};
+use basalt_db::{Object, Requeue, StoreError, SubnetLeases, WorkLease};
 
 use crate::driver::context::Driver;
 use crate::driver::reconcile::{discovery, strangers};
@@ -36,18 +36,18 @@ const SEEN_ANEW: i64 = 60;
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     if let Some(since) = object.deletion_requested_at {
         if lets_go(driver, RackId::from(object.uid), since).await? {
-            return Ok(Then::Again(LET_GO));
+            return Ok(Requeue::After(LET_GO));
         }
         driver.store.revoke(RackId::from(object.uid)).await?;
         driver.store.finalise(object.uid).await?;
         driver.written.forget(RackId::from(object.uid));
         // Wake the other racks: they take over its address blocks.
         driver.store.enqueue_kind("Rack").await?;
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     // If its spec cannot be read, the rack is in no estate, and gets the error here.
     spec::<RackSpec>(&object)?;
@@ -65,7 +65,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let has_more = strangers::note(driver, now).await?;
     let (status, _) = status(driver, &object, now).await?;
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Again(if has_more { Duration::ZERO } else { LOOK_AGAIN }))
+    Ok(Requeue::After(if has_more { Duration::ZERO } else { LOOK_AGAIN }))
 }
 
 /// True if a rack in deletion must still report: while it is connected, it gets the order to lease nothing, and reports its leases. A rack

@@ -11,7 +11,7 @@ use std::time::Duration;
 use basalt_api::expression::{ExpressionError, Subject};
 use basalt_api::kinds::{MachineSpec, MachineStatus, TagSpec, TagStatus};
 use basalt_api::values::{MachineId, Timestamp};
-use basalt_db::{Lease, Object, StoreError, Tagged, Then};
+use basalt_db::{Object, Requeue, StoreError, Tagged, WorkLease};
 
 use crate::driver::context::Driver;
 use crate::driver::poison;
@@ -54,11 +54,11 @@ pub(crate) async fn settle(
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     if object.deletion_requested_at.is_some() {
         // The store deletes the tag, and wakes the machines that had it.
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     let tag = TagSeen::of(&object)?;
     let refusal = refusal(&tag.spec);
@@ -68,7 +68,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         || poison::is_told(&object)
         || is_told != refusal.is_some();
     if !is_new && !driver.store.is_kept_otherwise(object.uid, &object.name).await? {
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     let tags = [tag];
     let (mut after, mut seen, mut changed) = (None, 0_usize, 0_usize);
@@ -98,7 +98,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     let [tag] = &tags;
     let status = status(&object, &before, &tag.spec, refusal.as_ref(), driver.store.now().await?);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Rest)
+    Ok(Requeue::WhenWoken)
 }
 
 fn evaluate_all(machines: Vec<Object>, tags: &[TagSeen]) -> Vec<Tagged> {

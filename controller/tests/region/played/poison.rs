@@ -214,7 +214,7 @@ async fn a_machine_whose_handler_panics_is_told_so_and_others_go_on() {
     let lease = leases.iter().find(|lease| lease.uid == m0).expect("it is due");
     let panics = async {
         assert_eq!(lease.kind, "Disk", "no disk of m0");
-        Ok(basalt_db::Then::Rest)
+        Ok(basalt_db::Requeue::WhenWoken)
     };
     let failure = guarded(panics).await.expect_err("it panics");
     driver.give_up(lease, &failure).await.expect("given back");

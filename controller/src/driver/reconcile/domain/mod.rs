@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use basalt_api::kinds::{DomainSpec, DomainStatus};
-use basalt_db::{Lease, StoreError, Then};
+use basalt_db::{Requeue, StoreError, WorkLease};
 
 use crate::driver::context::Driver;
 use crate::driver::status::{settled, to_json};
@@ -18,11 +18,11 @@ use crate::driver::zones;
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
-    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
+    let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
     if object.deletion_requested_at.is_some() {
         // The store lets it leave with the last object that refers to it.
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     let declared: DomainSpec = spec(&object)?;
     let mut serial = None;
@@ -37,7 +37,7 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
         let Some(published) =
             zones::publish_domain(&driver.store, &driver.topology, &driver.meters, &object).await?
         else {
-            return Ok(Then::Again(Duration::ZERO));
+            return Ok(Requeue::After(Duration::ZERO));
         };
         serial = Some(published.serial);
         match declared.secondaries.iter().find(|(_, secondary)| secondary.key.is_none()) {
@@ -69,5 +69,5 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
     status.common.conditions.extend(behind);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(if status.secondaries.is_empty() { Then::Rest } else { Then::Again(copies::LOOK) })
+    Ok(if status.secondaries.is_empty() { Requeue::WhenWoken } else { Requeue::After(copies::LOOK) })
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use basalt_api::values::Timestamp;
-use basalt_db::{Lease, StepEnd, StoreError, Then};
+use basalt_db::{Requeue, StepEnd, StoreError, WorkLease};
 use basalt_engine::ends::ending;
 use basalt_engine::{Plan, Policy, plan};
 
@@ -23,7 +23,7 @@ use crate::driver::machine::{Loaded, bmc_account, hardware_tests, operation};
 use crate::driver::reconcile::strangers;
 use crate::driver::status::to_json;
 use crate::driver::topology::tags;
-use turn::{Did, Turn};
+use turn::{StepOutcome, Turn};
 
 /// The number of steps in one go, before other objects get their turn.
 const STEPS: usize = 8;
@@ -36,9 +36,9 @@ const PAUSE_COMPOSE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Fails if the database fails, or if the lease is over. Nothing is lost: the work is repeated.
-pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreError> {
+pub async fn reconcile(driver: &Driver, lease: &WorkLease) -> Result<Requeue, StoreError> {
     for _ in 0..STEPS {
-        let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Then::Rest) };
+        let Some(object) = driver.store.get_by_uid(lease.uid).await? else { return Ok(Requeue::WhenWoken) };
         let estate = driver.estate().await?;
         let loaded = estate.machine(&driver.store, &object).await?;
         driver.meters.evaluated(tags::expressions(&estate.tags));
@@ -73,27 +73,27 @@ pub async fn reconcile(driver: &Driver, lease: &Lease) -> Result<Then, StoreErro
             return Ok(wake(&planned, &loaded, now));
         };
         match turn.perform(step).await? {
-            Did::Begun => {}
-            Did::Gone => return Ok(Then::Rest),
-            Did::Later => {
+            StepOutcome::Begun => {}
+            StepOutcome::Gone => return Ok(Requeue::WhenWoken),
+            StepOutcome::Later => {
                 turn.write(&object, None).await?;
-                return Ok(Then::Again(PAUSE));
+                return Ok(Requeue::After(PAUSE));
             }
-            Did::Cannot(why) => {
+            StepOutcome::Cannot(why) => {
                 turn.write(&object, Some(why)).await?;
-                return Ok(Then::Again(PAUSE_COMPOSE));
+                return Ok(Requeue::After(PAUSE_COMPOSE));
             }
         }
     }
-    Ok(Then::Again(Duration::ZERO))
+    Ok(Requeue::After(Duration::ZERO))
 }
 
 /// When to reconcile the machine again: at its earliest deadline, or when a lease ends and its address with it.
-fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Then {
+fn wake(planned: &Plan, loaded: &Loaded, now: Timestamp) -> Requeue {
     let lease_ends = loaded.leases.iter().map(|lease| lease.ends_at).min();
     match planned.wake_at.into_iter().chain(lease_ends).min() {
-        Some(at) => Then::Again(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)),
-        None => Then::Rest,
+        Some(at) => Requeue::After(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)),
+        None => Requeue::WhenWoken,
     }
 }
 

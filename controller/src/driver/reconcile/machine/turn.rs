@@ -7,7 +7,7 @@ use std::time::Duration;
 use basalt_api::agent::Packages;
 use basalt_api::kinds::MachineStatus;
 use basalt_api::values::{Attempt, Timestamp};
-use basalt_db::{Announced, Announcement, Fact, Lease, Object, StoreError, Take};
+use basalt_db::{Announced, Announcement, Fact, Object, StoreError, Take, WorkLease};
 use basalt_engine::plan::{BootDevice, Effect, PlannedStep, TaskKind, Verb};
 use basalt_engine::render::{Context, ReportTo, compose, kernel_options};
 use basalt_engine::{Plan, Policy};
@@ -32,7 +32,7 @@ use crate::driver::topology::tags;
 use crate::racks::observed::Observed;
 
 /// The result of a step.
-pub(crate) enum Did {
+pub(crate) enum StepOutcome {
     /// Its effect has begun; plan again.
     Begun,
     /// Its effect cannot be handed over now.
@@ -46,7 +46,7 @@ pub(crate) enum Did {
 /// One turn of the loop over one machine, with its plan.
 pub(crate) struct Turn<'a> {
     pub(crate) driver: &'a Driver,
-    pub(crate) lease: &'a Lease,
+    pub(crate) lease: &'a WorkLease,
     pub(crate) estate: &'a Estate,
     pub(crate) loaded: &'a Loaded,
     pub(crate) policy: &'a Policy,
@@ -55,13 +55,13 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    pub(crate) async fn perform(&self, step: &PlannedStep) -> Result<Did, StoreError> {
+    pub(crate) async fn perform(&self, step: &PlannedStep) -> Result<StepOutcome, StoreError> {
         let name = format!("step {}", step.step.name());
         let attributes = vec![("basalt.step.key", step.key.to_string())];
         self.driver.telemetry.span(name, attributes, Box::pin(self.begin(step)), ToString::to_string).await
     }
 
-    async fn begin(&self, step: &PlannedStep) -> Result<Did, StoreError> {
+    async fn begin(&self, step: &PlannedStep) -> Result<StepOutcome, StoreError> {
         let Self { driver, loaded, .. } = self;
         let machine = loaded.input.uid;
         tracing::info!(
@@ -76,20 +76,20 @@ impl Turn<'_> {
             Effect::Arm { task } => self.arm(step, *task).await,
             Effect::Power { verb, device } => {
                 let Some(id) = self.announce(step, self.takes_power(step, *verb).as_ref()).await? else {
-                    return Ok(Did::Later);
+                    return Ok(StepOutcome::Later);
                 };
                 driver.kill.at(step.step.name(), "recorded");
-                let Some(rack) = self.power_rack() else { return Ok(Did::Later) };
+                let Some(rack) = self.power_rack() else { return Ok(StepOutcome::Later) };
                 let command = power_command(driver, self.lease, loaded, step, *verb, *device);
                 if !driver.sessions.send(rack.uid, Message::Power(command)) {
-                    return Ok(Did::Later);
+                    return Ok(StepOutcome::Later);
                 }
                 driver.kill.at(step.step.name(), "effected");
                 driver.store.start_step(id).await?;
-                Ok(Did::Begun)
+                Ok(StepOutcome::Begun)
             }
             Effect::LetGo { deployment, unwiped } => {
-                let Some(id) = self.announce(step, None).await? else { return Ok(Did::Later) };
+                let Some(id) = self.announce(step, None).await? else { return Ok(StepOutcome::Later) };
                 driver.store.start_step(id).await?;
                 driver.kill.at(step.step.name(), "recorded");
                 if *unwiped {
@@ -102,11 +102,11 @@ impl Turn<'_> {
                 driver.store.release_machine(*deployment).await?;
                 driver.kill.at(step.step.name(), "effected");
                 driver.store.enqueue((*deployment).into(), Duration::ZERO).await?;
-                Ok(Did::Begun)
+                Ok(StepOutcome::Begun)
             }
             Effect::Forget => {
                 if self.announce(step, None).await?.is_none() {
-                    return Ok(Did::Later);
+                    return Ok(StepOutcome::Later);
                 }
                 driver.kill.at(step.step.name(), "recorded");
                 // Names are deleted with the machine. This wakes the domains with these names.
@@ -114,7 +114,7 @@ impl Turn<'_> {
                 driver.store.finalise(machine.into()).await?;
                 driver.kill.at(step.step.name(), "effected");
                 driver.store.enqueue_kind("Rack").await?;
-                Ok(Did::Gone)
+                Ok(StepOutcome::Gone)
             }
         }
     }
@@ -169,9 +169,9 @@ impl Turn<'_> {
         self.estate.power_rack(&self.loaded.input.spec, holder)
     }
 
-    async fn arm(&self, step: &PlannedStep, kind: TaskKind) -> Result<Did, StoreError> {
+    async fn arm(&self, step: &PlannedStep, kind: TaskKind) -> Result<StepOutcome, StoreError> {
         let Self { driver, lease, estate, loaded, .. } = self;
-        let Some(image) = &loaded.input.ephemeral else { return Ok(Did::Later) };
+        let Some(image) = &loaded.input.ephemeral else { return Ok(StepOutcome::Later) };
         let attempt = driver.store.next_attempt().await?;
         let mut attempt_key = [0; 32];
         aws_lc_rs::rand::fill(&mut attempt_key)
@@ -219,7 +219,7 @@ impl Turn<'_> {
         };
         let task = match compose(&loaded.input, kind, &context) {
             Ok(task) => task,
-            Err(error) => return Ok(Did::Cannot(basalt_api::in_one_line(&error))),
+            Err(error) => return Ok(StepOutcome::Cannot(basalt_api::in_one_line(&error))),
         };
         let options = [Some(image.kernel_options.as_str()), loaded.input.spec.kernel_options.as_deref()];
         let mut detail = json!({
@@ -242,10 +242,10 @@ impl Turn<'_> {
         driver.kill.at(step.step.name(), "recorded");
         let arms = Some(attempt_key.as_slice());
         if self.put_on_record(step, Some(attempt), arms, &detail, takes).await?.is_none() {
-            return Ok(Did::Later);
+            return Ok(StepOutcome::Later);
         }
         driver.kill.at(step.step.name(), "effected");
-        Ok(Did::Begun)
+        Ok(StepOutcome::Begun)
     }
 
     /// Writes the machine's status if it has changed, and the consequences of the change.
@@ -271,7 +271,7 @@ impl Turn<'_> {
 
 fn power_command(
     driver: &Driver,
-    lease: &Lease,
+    lease: &WorkLease,
     loaded: &Loaded,
     step: &PlannedStep,
     verb: Verb,

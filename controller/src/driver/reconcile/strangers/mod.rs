@@ -16,8 +16,8 @@ use basalt_api::{Kind, Ref};
 
 use basalt_api::values::{Mac, Timestamp};
 use basalt_db::{
-    FORGET, Key, Lease, LeftOut, MADE, MOST_OF_VLAN, NEW_STRANGERS, Object, Precondition, Put, StoreError,
-    Stranger, Then, splice,
+    FORGET, Key, LeftOut, MADE, MOST_OF_VLAN, NEW_STRANGERS, Object, Precondition, Put, Requeue, StoreError,
+    Stranger, WorkLease, splice,
 };
 
 use crate::driver::context::Driver;
@@ -67,10 +67,10 @@ pub(crate) async fn note(driver: &Driver, now: Timestamp) -> Result<bool, StoreE
 /// Fails if the lease is over, or if the database cannot be read or written.
 pub(crate) async fn reconcile(
     driver: &Driver,
-    lease: &Lease,
+    lease: &WorkLease,
     object: &Object,
     stranger: &Stranger,
-) -> Result<Then, StoreError> {
+) -> Result<Requeue, StoreError> {
     let estate = driver.estate().await?;
     let now = driver.store.now().await?;
     let declared = driver.store.machines_with(&stranger.macs).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn reconcile(
         driver.store.forget_stranger(stranger.id).await?;
         let key = Key::Uid(object.uid);
         driver.store.request_deletion("Discovery", key, Precondition::None, false).await?;
-        return Ok(Then::Rest);
+        return Ok(Requeue::WhenWoken);
     }
     let result: TaskResult = serde_json::from_value(stranger.body.clone())
         .map_err(|error| StoreError::Corrupt(format!("what was found of {:?}: {error}", stranger.name)))?;
@@ -122,7 +122,7 @@ pub(crate) async fn reconcile(
     status.proposal = Some(proposal);
     basalt_engine::machine::carry_since(&before.common.conditions, &mut status.common.conditions, now);
     driver.write_status(lease, object.generation, &to_json(&status)?).await?;
-    Ok(Then::Again(LOOK_AGAIN))
+    Ok(Requeue::After(LOOK_AGAIN))
 }
 
 fn conditions(
