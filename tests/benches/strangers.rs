@@ -10,6 +10,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use basalt_sim::{Firmware, SimMachine};
@@ -19,6 +20,10 @@ use support::{Awaited, Cost, PEER, Result, document, phase, print, run};
 
 /// The machines that are deployed before, and those that are deployed meanwhile.
 const DECLARED: u16 = 20;
+/// iPXE's `sleep` of a machine that waits for its turn. Racks say ten seconds.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Lines about machines that were left behind.
+const LINES: usize = 200;
 /// The first pause of DHCP, as of real firmware (PXE 2.1 §2.2.5). With the short one of tests, a machine on a busy host gives up.
 const FIRMWARE: Duration = Duration::from_secs(4);
 
@@ -51,7 +56,11 @@ async fn measure(count: u16) -> Result<()> {
     let awaited = Awaited::new(&fleet, "machines", names).await?;
     strangers.iter().for_each(SimMachine::press_power);
     let (ready, beside) = tokio::join!(awaited.ready(&fleet), deploy(&fleet, meanwhile));
-    let (ready, beside) = (ready?, beside?);
+    let ready = match ready {
+        Ok(ready) => ready,
+        Err(error) => return Err(format!("{error}\n{}", behind(&fleet, &strangers).await).into()),
+    };
+    let beside = beside?;
     let cost = Cost::so_far(&fleet).await?.of_each(&began, count);
     let name = |what: &str| format!("strangers_{count}_{what}");
     let peer = "Metal3's published enrolment of 3,000 hosts";
@@ -66,6 +75,16 @@ async fn measure(count: u16) -> Result<()> {
         None,
     );
     Ok(())
+}
+
+/// What the first machines that became no Machine did.
+async fn behind(fleet: &Fleet, strangers: &[SimMachine]) -> String {
+    let known: BTreeSet<String> =
+        fleet.list("machines").await.iter().map(|machine| machine.metadata.name.to_string()).collect();
+    let name = |stranger: &SimMachine| stranger.options().serial.to_lowercase();
+    let left = strangers.iter().filter(|stranger| !known.contains(&name(stranger)));
+    let told: Vec<String> = left.map(|stranger| format!("{}:\n{}", name(stranger), stranger.log())).collect();
+    told.join("\n").lines().take(LINES).collect::<Vec<_>>().join("\n")
 }
 
 /// Starts a second rack on a host of its own.
@@ -83,7 +102,12 @@ async fn second_rack(fleet: &mut Fleet) -> Result<()> {
 fn machines(fleet: &Fleet, first: u16, count: u16) -> Vec<SimMachine> {
     let numbers = first..first + count;
     numbers
-        .map(|number| fleet.machine(number, Firmware::Uefi, |options| options.dhcp_patience = FIRMWARE))
+        .map(|number| {
+            fleet.machine(number, Firmware::Uefi, |options| {
+                options.dhcp_patience = FIRMWARE;
+                options.pause = PAUSE;
+            })
+        })
         .collect()
 }
 

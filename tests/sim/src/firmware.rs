@@ -9,7 +9,7 @@ use crate::options::{BootOrder, Firmware};
 use crate::script::{self, Ending, Host};
 use crate::{dhcp, ephemeral, installed, tftp, web};
 
-/// Limit of scripts in a row, above the number from any sensible rack.
+/// Limit of scripts in a row without a pause, above the number from any sensible rack. A machine that is told to wait asks for ever.
 const MAX_SCRIPTS: usize = 100;
 
 /// Boots the machine. Returns when an installed system has nothing left to do, or when nothing boots.
@@ -49,12 +49,15 @@ fn network(life: &Life) -> Result<(), Stop> {
     life.stage(0, Stage::Script)?;
     let Some(binding) = dhcp::lease(life, Speaker::Ipxe)? else { return Ok(()) };
     let Some(mut url) = binding.boot_file else { return life.refused("DHCP names no script for iPXE") };
-    for _ in 0..MAX_SCRIPTS {
+    let mut in_a_row = 0;
+    while in_a_row < MAX_SCRIPTS {
         let text = match web::text(life, &url)? {
             Ok(text) => text,
             Err(why) => return life.refused(why),
         };
-        match run(life, &text)? {
+        let Ran { ending, paused } = run(life, &text)?;
+        in_a_row = if paused { 0 } else { in_a_row + 1 };
+        match ending {
             Some(Ending::Chain(next)) => url = next,
             Some(Ending::Boot { cmdline }) => {
                 life.script(ScriptKind::Ephemeral)?;
@@ -75,8 +78,16 @@ fn network(life: &Life) -> Result<(), Stop> {
     life.refused(format!("{MAX_SCRIPTS} boot scripts in a row"))
 }
 
-/// Runs one script. `None` if the script would leave a real machine in iPXE's shell.
-fn run(life: &Life, text: &str) -> Result<Option<Ending>, Stop> {
+/// A script that ran.
+struct Ran {
+    /// `None` if the script would leave a real machine in iPXE's shell.
+    ending: Option<Ending>,
+    /// True if it had a `sleep`.
+    paused: bool,
+}
+
+/// Runs one script.
+fn run(life: &Life, text: &str) -> Result<Ran, Stop> {
     let platform = match life.options().firmware {
         Firmware::Bios => "pcbios",
         Firmware::Uefi => "efi",
@@ -86,21 +97,23 @@ fn run(life: &Life, text: &str) -> Result<Option<Ending>, Stop> {
         ("buildarch", "x86_64".to_owned()),
         ("net0/mac", life.options().mac.to_string()),
     ]);
-    let mut host = Ipxe { life, stopped: None };
+    let mut host = Ipxe { life, stopped: None, paused: false };
     let ended = script::run(text, &settings, &mut host);
     if let Some(stop) = host.stopped {
         return Err(stop);
     }
-    match ended {
-        Ok(ending) => Ok(Some(ending)),
-        Err(error) => life.refused(error).map(|()| None),
-    }
+    let ending = match ended {
+        Ok(ending) => Some(ending),
+        Err(error) => life.refused(error).map(|()| None)?,
+    };
+    Ok(Ran { ending, paused: host.paused })
 }
 
 /// iPXE's commands for a script.
 struct Ipxe<'a> {
     life: &'a Life,
     stopped: Option<Stop>,
+    paused: bool,
 }
 
 impl Ipxe<'_> {
@@ -133,6 +146,7 @@ impl Host for Ipxe<'_> {
     }
 
     fn sleep(&mut self, _: u64) {
+        self.paused = true;
         self.unless_stopped(|life| life.linger().map(|()| true));
     }
 }
