@@ -169,10 +169,11 @@ pub(crate) async fn note(
     };
     sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut *tx).await?;
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
+    // Locked: a Discovery that is assigned to a row meanwhile reads it after this change, or is woken by it.
     let same = sqlx::query!(
         r#"select id, discovery, has_inventory, sources from stranger
            where board = $2 or (boot_mac = any($1::text[]::macaddr[])
-             and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id"#,
+             and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id for update"#,
         &macs,
         seen.board,
         mac
