@@ -397,7 +397,9 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
             wrong.push(format!("{role}: the watch: {seen}"));
         }
         let spread = caller.get("/api/v1/deployments/spread/decisions").await;
-        assert!(spread.text().contains("zone hall holds 0 of its group"), "{}", spread.text());
+        if !spread.text().contains("zone hall holds 0 of its group") {
+            wrong.push(format!("{role}: the group: {}", spread.text()));
+        }
 
         let mut told = 0;
         let mut ask = async |method: &str, path: &str, body: &str| {
