@@ -334,7 +334,7 @@ async fn touch(lab: &Lab, word: &str) {
     }
 }
 
-/// What a watch tells from a position to the first event with `last`.
+/// The events of a watch, from a position to the first event with `last`.
 async fn frames(lab: &Lab, token: &str, since: &str, last: &str) -> String {
     let mut socket = TcpStream::connect(lab.region.address()).await.expect("it listens");
     let request =

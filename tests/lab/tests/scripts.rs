@@ -225,7 +225,8 @@ fn what_stays_is_named_with_the_packages_that_setup_installed() {
     );
 }
 
-/// What `make bench > FILE 2>&1` does with a benchmark's output: FILE, which has a line before, and `bench.jsonl`. `None`: it fails.
+/// Runs the recipe of `make bench > FILE 2>&1` with this output of a benchmark. Returns FILE, which has a line before, and
+/// `bench.jsonl`; `None` if the recipe fails.
 fn recorded(output: &str) -> Option<[String; 2]> {
     let dir = tempfile::tempdir().unwrap();
     let (input, file) = (dir.path().join("input"), dir.path().join("file"));
