@@ -23,7 +23,10 @@ const INCOMPLETE: &[ErrorKind] = &[
 /// Programs in code blocks of the pages, and the tests that run their lines, or parse them if a line starts a service.
 const PROGRAMS: &[(&str, &str)] = &[
     ("basalt", "this file"),
-    ("basalt-region", "controller/src/settings.rs, controller/tests/region/second_region.rs"),
+    (
+        "basalt-region",
+        "controller/tests/region/process.rs, controller/tests/region/backup.rs, controller/tests/region/second_region.rs",
+    ),
     ("basalt-rack", "rack/src/main.rs, rack/src/install_guide.rs"),
     ("export", "this file"),
     ("source", "cli/src/completion.rs"),
