@@ -36,7 +36,7 @@ pub(crate) fn of_manual(word: &str, instead: &[(&str, &str)]) -> Command {
     let commands = documented::commands(|it| it == "basalt-region");
     let meant = commands.iter().filter(|it| it.is_whole && it.words.iter().any(|it| it == word));
     let meant = meant.min_by_key(|it| it.words.len()).expect("the manual has it");
-    println!("{}: {}", meant.place, meant.words.join(" "));
+    eprintln!("{}: {}", meant.place, meant.words.join(" "));
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
     for word in meant.words.iter().skip(1) {
         let other = instead.iter().find(|(it, _)| it == word);
