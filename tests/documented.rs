@@ -2,9 +2,10 @@
 //!
 //! | a page has | it is |
 //! | --- | --- |
-//! | a line in a code block | a whole command |
+//! | a line in a code block | whole commands: those of a pipe or a list, and of `$(…)` and `<(…)` |
 //! | a code block with lines that begin with `$ ` | an excerpt of a session: those lines are commands, the others are output |
-//! | a code block with another language, or `text` | no command |
+//! | a code block with the language `text` | an excerpt: output, or commands that no test runs |
+//! | a code block with another language | no command |
 //! | lines from `<<WORD` to `WORD` | a file that a command reads |
 //! | code within a sentence | a command that may lack words |
 //!
@@ -19,7 +20,7 @@ pub(crate) struct Documented {
     pub(crate) place: String,
     /// The program and its words.
     pub(crate) words: Vec<String>,
-    /// True in a code block, where a command is complete.
+    /// True in a code block that is no excerpt, where a command is complete.
     pub(crate) is_whole: bool,
 }
 
@@ -64,11 +65,8 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
             let spans = line.split('`').skip(1).step_by(2);
             // Code with alternatives stands for several commands.
             let spans = spans.filter(|span| !span.contains(['|', '…', '[']));
-            found.extend(spans.map(|span| Documented {
-                place: place(number),
-                words: words(span),
-                is_whole: false,
-            }));
+            let of_spans = spans.flat_map(of_line);
+            found.extend(of_spans.map(|words| Documented { place: place(number), words, is_whole: false }));
             continue;
         };
         let block: Vec<_> = lines.iter().skip(number).take_while(|line| !line.starts_with("```")).collect();
@@ -89,9 +87,16 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
                 Some(begun) => command.push_str(begun),
                 None => {
                     command.push_str(line);
-                    let words = words(&std::mem::take(&mut command));
-                    if ["", "sh", "shell", "bash"].contains(&language) {
-                        found.push(Documented { place: place(number + at + 1), words, is_whole: true });
+                    let is_whole = ["", "sh", "shell", "bash"].contains(&language);
+                    let line = std::mem::take(&mut command);
+                    if is_whole || language == "text" {
+                        let place = place(number + at + 1);
+                        let of_line = of_line(&line).into_iter();
+                        found.extend(of_line.map(|words| Documented {
+                            place: place.clone(),
+                            words,
+                            is_whole,
+                        }));
                     }
                 }
             }
@@ -101,34 +106,87 @@ fn of_page(top: &Path, page: &Path) -> Vec<Documented> {
     found
 }
 
-/// The words of a command, without variables before it and redirections after it.
-fn words(line: &str) -> Vec<String> {
+/// The commands of a line, each with its words: without variables before them, redirections and comments.
+fn of_line(line: &str) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
     let mut words = Vec::new();
-    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
-    for c in line.chars() {
+    let (mut word, mut quote, mut is_word, mut is_file) = (String::new(), None, false, false);
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        let is_nested = matches!(c, '$' | '<') && quote != Some('\'') && rest.as_str().starts_with('(');
         match (quote, c) {
+            _ if is_nested => {
+                let (within, after) = nested(rest.as_str());
+                commands.extend(of_line(within));
+                rest = after.chars();
+                word.push('…');
+                is_word = true;
+            }
             (Some(open), c) if c == open => quote = None,
             (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
-            (None, '#' | '|' | '>' | ';' | '&') if !is_word => break,
-            (None, c) if c.is_whitespace() => {
-                if std::mem::take(&mut is_word) {
-                    words.push(std::mem::take(&mut word));
-                }
+            (None, '#') if !is_word => break,
+            (None, '|' | ';' | '&') => {
+                end(&mut word, &mut is_word, &mut is_file, &mut words);
+                commands.push(std::mem::take(&mut words));
             }
+            (None, '>' | '<') if !is_word => is_file = true,
+            (None, c) if c.is_whitespace() => end(&mut word, &mut is_word, &mut is_file, &mut words),
             (_, c) => {
                 word.push(c);
                 is_word = true;
             }
         }
     }
-    if is_word {
-        words.push(word);
+    end(&mut word, &mut is_word, &mut is_file, &mut words);
+    commands.push(words);
+    let commands = commands.into_iter().map(|words| words.into_iter().skip_while(is_before).collect());
+    commands.filter(|words: &Vec<String>| !words.is_empty()).collect()
+}
+
+/// Ends a word. The file of a redirection is no word of the command.
+fn end(word: &mut String, is_word: &mut bool, is_file: &mut bool, words: &mut Vec<String>) {
+    if std::mem::take(is_word) {
+        let word = std::mem::take(word);
+        if !std::mem::take(is_file) {
+            words.push(word);
+        }
     }
-    let is_before = |word: &String| {
-        word == "sudo"
-            || word
-                .split_once('=')
-                .is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
-    };
-    words.into_iter().skip_while(is_before).collect()
+}
+
+/// The text between these parentheses, and the text after them.
+fn nested(text: &str) -> (&str, &str) {
+    let mut depth = 0_u32;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => {
+                return (text.get(1..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
+            }
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    (text, "")
+}
+
+/// True for what stands before a command.
+fn is_before(word: &String) -> bool {
+    let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    word == "sudo"
+        || word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_of_name))
+}
+
+#[test]
+fn every_command_of_a_line_is_found() {
+    let found = |line: &str| of_line(line).iter().map(|words| words.join(" ")).collect::<Vec<_>>();
+    for (line, commands) in [
+        ("a b   # c | d", &["a b"][..]),
+        ("A=1 sudo a 'b | c' > file", &["a b | c"]),
+        ("a | b && c; d", &["a", "b", "c", "d"]),
+        ("source <(a b | c)", &["a b", "c", "source …"]),
+        ("b -H \"x $(a $(c y)) z\" '$(d)'", &["c y", "a …", "b -H x … z $(d)"]),
+        ("fields=a,b", &[]),
+    ] {
+        assert_eq!(found(line), commands, "{line}");
+    }
 }

@@ -76,12 +76,16 @@ mod tests {
         }
     }
 
-    /// Runs Bash with the words typed so far in `COMP_WORDS`.
+    /// Runs the line of README in Bash, with the words typed so far in `COMP_WORDS`.
     #[test]
     fn bash_completes_the_kind() {
         let typed =
             "COMP_WORDS=(basalt get mach); COMP_CWORD=2; _basalt basalt mach get; echo \"${COMPREPLY[@]}\"";
-        let text = format!("{}\n{typed}\n", script(Known::Bash));
+        let readme = include_str!("../../README.md");
+        let line = readme.lines().find(|line| line.starts_with("source <(basalt completion bash)"));
+        let script = script(Known::Bash);
+        let stand_in = format!("basalt() {{\ncat <<'END OF SCRIPT'\n{script}\nEND OF SCRIPT\n}}");
+        let text = format!("{stand_in}\n{}\n{typed}\n", line.expect("README has it"));
         let said = std::process::Command::new("bash").args(["-c", &text]).output().expect("bash is there");
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert_eq!(said.trim(), "machines", "{said}");

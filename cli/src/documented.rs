@@ -3,10 +3,13 @@
 #[path = "../../tests/documented.rs"]
 mod pages;
 
-use clap::Parser;
+use std::path::Path;
+
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::Cli;
+use crate::stand_in::{NOTHING, run_at_nothing};
 
 /// Errors that are allowed for a command within a sentence, which may be incomplete.
 const INCOMPLETE: &[ErrorKind] = &[
@@ -17,37 +20,34 @@ const INCOMPLETE: &[ErrorKind] = &[
     ErrorKind::TooFewValues,
 ];
 
-/// Programs in code blocks of the pages, and the tests that parse or run their lines.
+/// Programs in code blocks of the pages, and the tests that run their lines, or parse them if a line starts a service.
 const PROGRAMS: &[(&str, &str)] = &[
     ("basalt", "this file"),
-    ("make", "this file"),
-    ("cargo", "this file"),
-    ("basalt-region", "controller/src/settings.rs"),
-    ("basalt-rack", "rack/src/main.rs"),
+    (
+        "basalt-region",
+        "controller/tests/region/process.rs, controller/tests/region/backup.rs, controller/tests/region/second_region.rs",
+    ),
+    ("basalt-rack", "rack/src/main.rs, rack/src/install_guide.rs"),
+    ("export", "this file"),
+    ("source", "cli/src/completion.rs"),
     ("install", "rack/src/install_guide.rs, controller/tests/region/second_region.rs"),
     ("systemd-sysusers", "rack/src/install_guide.rs"),
-    ("cat", "cli/src/image/manifest.rs, tests/tests/terraform/installation.rs"),
+    (
+        "cat",
+        "cli/src/image/manifest.rs, tests/tests/terraform/installation.rs, controller/tests/region/inventory.rs",
+    ),
     ("openssl", "controller/tests/region/tls.rs, controller/tests/region/second_region.rs"),
     ("ansible-inventory", "controller/tests/region/inventory.rs"),
-    ("ansible", "controller/tests/region/inventory.rs has its inventory"),
-    ("curl", "controller/tests/region/inventory.rs, controller/tests/region/filters.rs"),
+    ("ansible", "controller/tests/region/inventory.rs"),
+    ("curl", "controller/tests/region/inventory.rs"),
     ("jq", "controller/tests/region/inventory.rs"),
-    (
-        "fields=metadata.name,spec.zone,spec.pool,status.tags,status.deployment,status.addresses",
-        "controller/tests/region/inventory.rs",
-    ),
-    ("terraform", "tests/tests/terraform"),
-    ("mmdebstrap", "cli/src/image/debian.rs calls it with more options"),
-    ("zstd", "cli/src/image/debian.rs"),
+    ("terraform", "tests/tests/quickstart.rs, tests/tests/terraform"),
 ];
-
-/// Programs of every host. Their lines are not checked.
-const OF_THE_HOST: &[&str] = &["export", "source", "systemctl"];
 
 /// A code block without a language contains commands. An excerpt has the language `text`, or `$ ` before its commands.
 #[test]
-fn every_program_of_a_code_block_is_known_to_a_test() {
-    let known = |it: &str| PROGRAMS.iter().any(|(program, _)| *program == it) || OF_THE_HOST.contains(&it);
+fn every_program_of_a_code_block_is_run_by_a_test() {
+    let known = |it: &str| PROGRAMS.iter().any(|(program, _)| *program == it);
     let unknown = pages::commands(|it| !known(it));
     let wrong: Vec<_> = unknown
         .iter()
@@ -55,8 +55,13 @@ fn every_program_of_a_code_block_is_known_to_a_test() {
         .map(|it| format!("{}: {}", it.place, it.words.join(" ")))
         .collect();
     assert!(wrong.is_empty(), "mark an excerpt as `text`, or test the program:\n{}", wrong.join("\n"));
-    for (program, _) in PROGRAMS {
-        assert!(!pages::commands(|it| it == *program).is_empty(), "no page has {program} any more");
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (program, tests) in PROGRAMS {
+        let is_there = pages::commands(|it| it == *program).iter().any(|it| it.is_whole);
+        assert!(is_there, "no page has {program} any more");
+        for test in tests.split(", ").filter(|test| *test != "this file") {
+            assert!(top.join(test).exists(), "{program}: there is no {test}");
+        }
     }
 }
 
@@ -75,10 +80,84 @@ fn every_command_of_the_manual_is_understood() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Commands that this test does not run. `make images` builds images, as root, and `cli/src/completion.rs` runs the script.
+const NOT_HERE: [&[&str]; 2] = [&["image", "build"], &["completion"]];
+
+/// Files that commands of the pages read, each with what stands for it. `IMAGE` is the folder of an image.
+const FILES: &[(&str, &str)] = &[
+    ("examples/apply", "../examples/apply"),
+    ("site/", "../examples/apply"),
+    (".", "../examples/quickstart"),
+    ("images/ephemeral", "IMAGE"),
+    ("images/debian", "IMAGE"),
+    ("DIR", "IMAGE"),
+];
+
+/// A folder with an image that can be pushed.
+fn image() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("root.tar.zst"), "a tarball").unwrap();
+    let file = serde_json::json!({"file": "root.tar.zst", "sha256": "0".repeat(64), "size": 9});
+    let manifest = serde_json::json!({"kind": "system", "os": "debian", "release": "trixie",
+        "architecture": "amd64", "files": {"root_tarball": file}});
+    std::fs::write(dir.path().join("image.json"), manifest.to_string()).unwrap();
+    dir
+}
+
+#[tokio::test]
+async fn every_whole_command_of_the_manual_runs() {
+    let image = image();
+    let key = image.path().join("key.pub");
+    std::fs::write(&key, basalt_api::Semantic::SshPublicKey.example()).unwrap();
+    let commands = pages::commands(|it| it == "basalt");
+    let (mut wrong, mut run_here) = (Vec::new(), 0);
+    for it in commands.iter().filter(|it| it.is_whole) {
+        let words: Vec<_> = it.words.iter().skip(1).map(String::as_str).collect();
+        if NOT_HERE.iter().any(|begun| words.starts_with(begun)) {
+            continue;
+        }
+        let mut words: Vec<_> = words
+            .into_iter()
+            .map(|word| match FILES.iter().find(|(file, _)| *file == word) {
+                Some((_, "IMAGE")) => image.path().to_str().unwrap(),
+                Some((_, file)) => file,
+                None => word,
+            })
+            .collect();
+        if words[0] == "rescue" {
+            // It reads a key of the user, who may have none here.
+            words.extend(["--ssh-key", key.to_str().unwrap()]);
+        }
+        run_here += 1;
+        let (asked, ended) = run_at_nothing(&words).await;
+        let is_as_answered = ended.as_ref().err().is_none_or(|error| error.to_string().contains(NOTHING));
+        let asks = words[0] != "lint";
+        if !is_as_answered || asks == asked.is_empty() {
+            wrong.push(format!("{}: {}: {ended:?}, asked {asked:?}", it.place, words.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(run_here > 30, "{run_here}");
+}
+
+#[test]
+fn every_variable_that_a_page_exports_is_read() {
+    let command = Cli::command();
+    let known: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+    let exports = pages::commands(|it| it == "export");
+    for it in exports.iter().filter(|it| it.is_whole) {
+        assert!(it.words.len() > 1, "{}: it exports nothing", it.place);
+        for word in it.words.iter().skip(1) {
+            let name = word.split_once('=').map(|(name, _)| name);
+            assert!(name.is_some_and(|name| known.contains(&name)), "{}: {word}: {known:?}", it.place);
+        }
+    }
+}
+
 /// Targets of the Makefile, and packages in cargo commands.
 #[test]
 fn what_is_made_and_built_is_there() {
-    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let makefile = std::fs::read_to_string(top.join("Makefile")).unwrap();
     let benches = makefile.lines().find(|line| line.starts_with("BENCHES :=")).unwrap();
     for it in pages::commands(|it| it == "make") {

@@ -1,9 +1,13 @@
 //! A small stand-in for a region, for tests of whole commands against fixed answers.
 
+use std::sync::{Arc, Mutex};
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use basalt_api::{Problem, ProblemCode};
 use clap::Parser;
 use serde_json::{Value, json};
 
@@ -18,6 +22,9 @@ pub(crate) fn zone(condition: &str) -> Value {
     json!({"kind": "Zone", "metadata": metadata, "spec": {},
         "status": {"observed_generation": 3, "conditions": [condition]}})
 }
+
+/// The answer of a region without objects to every request.
+pub(crate) const NOTHING: &str = "there is no such object";
 
 /// Most bytes of a request body.
 const MOST: usize = 1 << 20;
@@ -48,4 +55,20 @@ where
     let ended = perform(command, &connection).await;
     server.abort();
     ended
+}
+
+/// Runs `basalt` with these words at a region without objects. Returns the requests as `METHOD URI BODY`, and the end.
+pub(crate) async fn run_at_nothing(words: &[&str]) -> (Vec<String>, Result<(), Failed>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&seen);
+    let answer = move |request: &Request| -> Response {
+        let body = String::from_utf8_lossy(&request.extensions().get::<Body>().unwrap().0);
+        asked.lock().unwrap().push(format!("{} {} {body}", request.method(), request.uri()));
+        let problem = Problem::new(ProblemCode::NotFound, NOTHING);
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (StatusCode::NOT_FOUND, kind, serde_json::to_string(&problem).unwrap()).into_response()
+    };
+    let ended = run(words, answer).await;
+    let asked = seen.lock().unwrap().clone();
+    (asked, ended)
 }

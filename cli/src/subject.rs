@@ -162,12 +162,9 @@ pub(crate) fn kinds() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use axum::extract::Request;
-    use axum::http::{StatusCode, header};
-    use axum::response::{IntoResponse, Response};
-    use basalt_api::{Problem, ProblemCode};
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
     use clap::CommandFactory;
 
     use super::*;
@@ -234,23 +231,6 @@ mod tests {
     /// Commands whose words are not objects: files, a user, a shell.
     const NO_OBJECTS: &[&str] = &["lint", "login", "image push", "completion", "script from"];
 
-    /// Runs a command at a region without objects, and returns the requests that it received.
-    async fn requests(words: &[&str]) -> Vec<String> {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let asked = Arc::clone(&seen);
-        let answer = move |request: &Request| -> Response {
-            let body = &request.extensions().get::<stand_in::Body>().unwrap().0;
-            let body = String::from_utf8_lossy(body);
-            asked.lock().unwrap().push(format!("{} {} {body}", request.method(), request.uri()));
-            let problem = Problem::new(ProblemCode::NotFound, "there is no such object");
-            let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-            (StatusCode::NOT_FOUND, kind, serde_json::to_string(&problem).unwrap()).into_response()
-        };
-        stand_in::run(words, answer).await.expect_err("there is no such object");
-        let seen = seen.lock().unwrap();
-        seen.clone()
-    }
-
     #[tokio::test]
     async fn every_command_with_an_object_takes_it_in_one_word() {
         let dir = tempfile::tempdir().unwrap();
@@ -262,7 +242,7 @@ mod tests {
                 .split(' ')
                 .map(|word| if word == KEY { key.to_str().unwrap() } else { word })
                 .collect();
-            let asked = requests(&words).await;
+            let (asked, _) = stand_in::run_at_nothing(&words).await;
             let is_wanted = |it: &String| it.starts_with(&format!("{wanted} ")) && it.contains(body);
             if !asked.iter().any(is_wanted) {
                 wrong.push(format!("{command}: wants {wanted} {body}, and asked {asked:#?}"));

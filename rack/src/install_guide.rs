@@ -11,6 +11,8 @@ use basalt_rack::settings;
 use crate::checked;
 
 const GUIDE: &str = include_str!("../../docs/guides/install.md");
+/// The programs of a region and its racks.
+const PROGRAMS: [&str; 4] = ["basalt-region", "terraform-provider-basalt", "basalt-rack", "basalt"];
 /// Stands for the text that a person writes into a file.
 const EDITED: &str = "# edited by a person\n";
 
@@ -40,7 +42,8 @@ fn steps() -> Vec<Step<'static>> {
 /// The line with its paths below `root` and without the group, which systemd-sysusers would create.
 fn localised(line: &str, root: &Path, token: &str) -> String {
     let root = root.to_str().expect("text");
-    line.replace(" -g basalt-rack", "")
+    line.replace(" target/release/", &format!(" {root}/built/"))
+        .replace(" -g basalt-rack", "")
         .replace(" -g basalt", "")
         .replace("/etc/", &format!("{root}/etc/"))
         .replace("/usr/local/bin/", &format!("{root}/usr/local/bin/"))
@@ -69,8 +72,11 @@ fn accounts(root: &Path) {
 #[test]
 fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
     let dir = tempfile::tempdir().expect("a directory");
-    for made in ["etc/sysusers.d", "etc/systemd/system", "usr/local/bin"] {
+    for made in ["etc/sysusers.d", "etc/systemd/system", "usr/local/bin", "built"] {
         fs::create_dir_all(dir.path().join(made)).expect("a directory");
+    }
+    for program in PROGRAMS {
+        fs::write(dir.path().join("built").join(program), program).expect("a program");
     }
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let token = JoinToken {
@@ -93,8 +99,12 @@ fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
                 let path = dir.path().join(file.trim_start_matches('/'));
                 checked(settings::file(&path).expect("settings")).expect("a host that can be checked");
             }
-            // The programs were built before; the test has none.
-            Step::Run(line) if line.contains(" target/") => {}
+            // No host of a test has systemd.
+            Step::Run(line) if line.starts_with("systemctl enable --now ") => {
+                let unit = line.rsplit(' ').next().unwrap_or_default();
+                let unit = dir.path().join(format!("etc/systemd/system/{unit}.service"));
+                assert!(unit.exists(), "{line}: no step before it installs the unit");
+            }
             Step::Run(line) if line.starts_with("install ") || line.contains(" > /etc/") => {
                 let line = localised(line, dir.path(), &token.render());
                 let status =
@@ -110,7 +120,10 @@ fn no_step_of_the_guide_overwrites_a_file_that_an_earlier_step_says_to_edit() {
         let text = fs::read_to_string(path).expect("a file");
         assert!(text.ends_with(EDITED), "{} was edited, and then overwritten", path.display());
     }
-    assert_eq!((edited.len(), run), (2, 7), "files that are edited, and lines that are run");
+    assert_eq!((edited.len(), run), (2, 10), "files that are edited, and lines that are run");
+    for program in PROGRAMS {
+        assert!(dir.path().join("usr/local/bin").join(program).exists(), "{program} is not installed");
+    }
     // The example names the file into which the guide writes the token.
     let text = fs::read_to_string(dir.path().join("etc/basalt/rack.toml")).expect("a file");
     let given: settings::Given =

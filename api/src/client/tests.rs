@@ -588,6 +588,7 @@ async fn a_server_is_trusted_by_the_key_that_its_endpoint_names_and_by_no_other(
     let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
     let refused = with(key(&other)).version().await.unwrap_err().to_string();
     assert!(refused.contains("has another key than the endpoint's #spki= says"), "{refused}");
+    assert!(refused.contains("BASALT_CA_FILE does not change that"), "{refused}");
     assert!(refused.contains(&format!("{url}: ")), "the key is not repeated: {refused}");
     task.abort();
 }

@@ -112,7 +112,7 @@ fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError>
 pub(super) fn advice(why: &CertificateError) -> &'static str {
     match why {
         CertificateError::ApplicationVerificationFailure => {
-            "the server there has another key than the endpoint's #spki= says; status.spki_sha256 of its Rack has it"
+            "the server there has another key than the endpoint's #spki= says; status.spki_sha256 of its Rack has it, and BASALT_CA_FILE does not change that"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the endpoint has to have a name or an address that stands in its certificate; BASALT_CA_FILE does not change that"

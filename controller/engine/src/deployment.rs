@@ -91,14 +91,15 @@ fn not_installable(input: &DeploymentInput<'_>) -> Wait {
 }
 
 fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
-    let nearest = missed.nearest.iter().map(|m| format!("{}: {}", m.machine, m.lacks.join(", ")));
+    // Names stand in the form that the region's filter of answers recognises.
+    let nearest = missed.nearest.iter().map(|m| format!("Machine {:?}: {}", m.machine, m.lacks.join(", ")));
     let nearest: Vec<_> = nearest.collect();
     let failed: Vec<_> =
         missed.failed_by.iter().map(|(constraint, n)| format!("{constraint}: {n}")).collect();
     let address_of = missed.nearest.first().filter(|it| it.only_address).map(|it| &it.machine);
     let address = address_of.map(|machine| {
         format!(
-            "declare a network in this deployment, or another address in the network of machine {machine}"
+            "declare a network in this deployment, or another address in the network of Machine {machine:?}"
         )
     });
     let (message, human) = match &input.spec.machine {
@@ -106,8 +107,8 @@ fn no_machine(input: &DeploymentInput<'_>, missed: &Misses) -> Wait {
             format!("waiting for machine {machine}: there is none of that name"),
             format!("declare machine {machine}"),
         ),
-        Some(machine) => (
-            format!("waiting for machine {machine}; {}", nearest.join("; ")),
+        Some(_) => (
+            format!("waiting for {}", nearest.join("; ")),
             address.unwrap_or_else(|| "free the machine, or name another".to_owned()),
         ),
         None if nearest.is_empty() => {

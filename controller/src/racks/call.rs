@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Enrol` | anybody | 16 KiB, within 10 seconds |
 //! | `Renew`, `FetchBlob` | racks | 16 KiB, within 10 seconds |
-//! | `StoreLogs` | racks | 1 MiB, within 60 seconds |
+//! | `StoreLogs` | racks | 256 KiB, within 60 seconds |
 //! | `Link` | racks | [`MAX_FROM_RACK`](basalt_proto::MAX_FROM_RACK) per message, no time limit |
 //!
 //! A call is refused before its body is read: otherwise an endless message would fill the memory.
@@ -23,8 +23,8 @@ use tonic::Status;
 pub(super) const SMALL: usize = 16 << 10;
 /// Time limit for a small body.
 const WITHIN: Duration = Duration::from_secs(10);
-/// The limit of a batch of log lines, in bytes. A rack sends at most 128 KiB and one line.
-const BATCH: usize = 1 << 20;
+/// The limit of a batch of log lines, in bytes. A rack sends at most 128 KiB and one line of 10 KiB.
+const BATCH: usize = 256 << 10;
 /// Time limit for a batch of log lines.
 const BATCH_WITHIN: Duration = Duration::from_secs(60);
 /// The prefix of the protocol's paths.

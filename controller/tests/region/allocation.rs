@@ -144,7 +144,7 @@ async fn a_dry_run_of_several_deployments_gives_each_machine_once_and_tells_who_
     assert_eq!(of(2)["summary"], "second: take m1 (the best of 2 that match), then install it");
     assert_eq!(of(0)["machine"], Value::Null);
     let why = "waiting for a machine that matches the selector: none of 2 does (not free: 2); \
-        nearest: m0: deployment first has it; m1: deployment second has it";
+        nearest: Machine \"m0\": Deployment \"first\" has it; Machine \"m1\": Deployment \"second\" has it";
     assert_eq!(of(0)["waits"][0]["message"], why);
     // The plan stays the same until something changes, and its result is what it announced.
     body["digest"] = tried(&body).await["digest"].clone();
@@ -219,7 +219,7 @@ async fn what_is_declared_together_is_spread_together_and_the_rest_is_told_why()
     })
     .await;
     let expected = "waiting for a machine that matches the selector: none of 9 does (not free: 6, zone: 6, tags: 9); \
-        nearest: b2: no tag gpu; a2: zone a, b asked, no tag gpu; ";
+        nearest: Machine \"b2\": no tag gpu; Machine \"a2\": zone a, b asked, no tag gpu; ";
     assert!(message.starts_with(expected), "{message}");
     // A change wakes it, long before its next periodic look.
     let mut changed = machine("b2", "b")["spec"].clone();
@@ -266,18 +266,18 @@ async fn a_machine_whose_address_another_object_has_is_not_chosen_for_its_networ
     .await;
     assert_eq!(given, "m2");
     apply(&lab.api, vec![deployment("web-1", &json!({}))]).await;
-    let taken = "m1: 10.77.0.41 is the address of another Deployment already";
+    let taken = "Machine \"m1\": 10.77.0.41 is the address of another Deployment already";
     let wait = wait_with(&lab.api, "web-1", taken).await;
     assert_eq!(
         wait["message"],
         format!(
             "waiting for a machine that matches the selector: none of 2 does (not free: 1, address: 1); nearest: {taken}; \
-             m2: deployment web-0 has it"
+             Machine \"m2\": Deployment \"web-0\" has it"
         )
     );
     assert_eq!(
         wait["human"],
-        "declare a network in this deployment, or another address in the network of machine m1"
+        "declare a network in this deployment, or another address in the network of Machine \"m1\""
     );
 
     // The other Deployment gives the address up.

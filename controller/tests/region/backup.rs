@@ -1,6 +1,6 @@
 //! Backup and restore by the program itself; in between the region's directory is lost.
 
-use crate::process::{Program, command, data_dir, failing, id, signal, start, wait};
+use crate::process::{Program, command, data_dir, failing, id, of_manual, signal, start, wait};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,6 +15,15 @@ fn machine(password: &str) -> String {
 fn run(dir: &Path, args: &[&str]) -> String {
     let output = command(dir).args(args).output().expect("it runs");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs the manual's command for a backup of this directory, or for its restoration.
+fn as_documented(verb: &str, dir: &Path, backup: &str) -> String {
+    let dir = dir.to_str().expect("a path");
+    let mut command = of_manual(verb, &[("/var/lib/basalt", dir), ("/srv/backup/2026-11-21", backup)]);
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -53,7 +62,7 @@ async fn a_lost_region_comes_back_from_its_backup() {
     }
     let before = incarnation(&region).await;
     let position = region.api.get("/api/v1/machines").await.json()["position"].clone();
-    assert!(run(dir.path(), &["backup", saved]).contains("1 blobs"));
+    assert!(as_documented("backup", dir.path(), saved).contains("1 blobs"));
     assert!(refused(dir.path(), &["backup", saved]).contains("is there already"));
     assert!(refused(dir.path(), &["recover"]).contains("another region runs"));
     region.api.declare("/api/v1/zones/later", "{}").await;
@@ -73,7 +82,7 @@ async fn a_lost_region_comes_back_from_its_backup() {
     assert!(other.contains("is not the one that the backup's secrets are sealed with"), "{other}");
     assert!(!dir.path().join("postgres").exists(), "a refusal leaves nothing");
     std::fs::copy(safe.path().join("seal-key"), dir.path().join("seal-key")).expect("the key");
-    let restored = run(dir.path(), &["restore", saved]);
+    let restored = as_documented("restore", dir.path(), saved);
     assert!(restored.contains("with 1 blobs"), "{restored}");
     assert!(refused(dir.path(), &["restore", saved]).contains("holds a region already"));
 

@@ -260,7 +260,7 @@ async fn who_has_no_certificate_is_refused_before_its_message_is_read() {
         assert_eq!(refused.code(), expected, "{call}: {refused}");
     }
     let known = || rack.dial(Some(&enrolled.certificate_der));
-    let most = [("Renew", 16 << 10), ("FetchBlob", 16 << 10), ("StoreLogs", 1 << 20)];
+    let most = [("Renew", 16 << 10), ("FetchBlob", 16 << 10), ("StoreLogs", 256 << 10)];
     for (call, most) in most {
         let refused = begun(known().await, &format!("RackLink/{call}"), 2 << 20, most + 1000).await;
         assert_eq!(refused.code(), Code::OutOfRange, "{call} of a rack has a limit too: {refused}");

@@ -5,10 +5,11 @@ use crate::allocation::{apply, image, once};
 use crate::leases::leased;
 use crate::linked::Linked;
 use crate::support::{Client, Lab, lab, network};
-use crate::tags::report;
+use crate::tags::report_inventory;
 use crate::tried::headers;
-use crate::watch::{client_with, told};
+use crate::watch::{client_with, told, zone};
 use basalt_api::Kind;
+use basalt_api::agent::{Cpu, Disk, Dmi, Inventory, MemoryModule, Neighbour, Nic, PciDevice, UsbDevice};
 use basalt_api::client::WatchOptions;
 use basalt_api::routes::{ROUTES, RouteId as Id};
 use basalt_api::watch::What;
@@ -18,9 +19,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// A part of every name and value in the hidden pool.
 const MARK: &str = "zqx";
+/// The number of cores, and the bytes of memory and disk, of a machine in the hidden pool. No other number has these digits.
+const NUMBER: u32 = 1_979_197_919;
 
 /// A MAC, a BMC and an address in the hidden pool. A caller who uses one of them in a request knows it already.
 const MAC: &str = "52:54:00:00:0f:01";
@@ -46,6 +51,7 @@ const REQUESTS: &[(Id, &str, &str)] = &[
     (Id::Logs, "/api/v1/machines/own/logs", ""),
     (Id::TestResults, "/api/v1/machines/own/results", ""),
     (Id::Decisions, "/api/v1/deployments/db/decisions?replay=true", ""),
+    (Id::Decisions, "/api/v1/deployments/spread/decisions?replay=true", ""),
     (Id::Decisions, "/api/v1/machines/own/decisions?replay=true", ""),
     (Id::ListOperations, "/api/v1/machines/own/operations", ""),
     (Id::ReadOperation, "/api/v1/machines/own/operations/00000000-0000-0000-0000-000000000001", ""),
@@ -89,8 +95,13 @@ const REQUESTS: &[(Id, &str, &str)] = &[
         r#"{"spec":{"image":"debian","selector":{"min_cores":64,"pool":"red"}}}"#,
     ),
     (Id::Write, "/api/v1/deployments/new", r#"{"spec":{"image":"debian","selector":{"min_cores":64}}}"#),
+    (
+        Id::Write,
+        "/api/v1/deployments/new",
+        r#"{"spec":{"image":"debian","selector":{"pool":"blue","spread_by":"zone","spread_group":"together"}}}"#,
+    ),
     // References from hidden objects and to hidden objects.
-    (Id::Write, "/api/v1/tags/odd", r#"{"spec":{"expression":"disks[0].bytes > 1"}}"#),
+    (Id::Write, "/api/v1/tags/odd", r#"{"spec":{"expression":"gpus[0].vendor != 'amd'"}}"#),
     (Id::Patch, "/api/v1/devices/phone", r#"{"description":"other"}"#),
     (Id::Patch, "/api/v1/devices/phone", r#"{"parent":"own"}"#),
     (Id::Delete, "/api/v1/devices/phone", ""),
@@ -168,9 +179,10 @@ async fn fleet() -> (Lab, Linked) {
     put(by_red, "machines/zqx-1", first, labels.clone()).await;
     put(by_red, "machines/zqx-2", red(json!({"mode": "broken"})), labels.clone()).await;
     put(by_red, "machines/taken", red(json!({})), labels.clone()).await;
-    report(&lab, "zqx-1", 1, 8).await;
+    report_inventory(&lab, "zqx-1", 1, hardware()).await;
     let interface = json!({"addressing": "static", "subnet": "lab", "address": ADDRESS});
-    let web = json!({"image": "debian", "machine": "zqx-1", "hostname": "zqx-host", "user_data": "#cloud-config\n# zqx\n",
+    let selector = json!({"pool": "red", "tags": ["zqx"], "spread_by": "zone", "spread_group": "together"});
+    let web = json!({"image": "debian", "selector": selector, "hostname": "zqx-host", "user_data": "#cloud-config\n# zqx\n",
         "description": "zqx", "network": {"interfaces": {"zqx0": interface}}});
     put(by_red, "deployments/zqx-web", web, labels.clone()).await;
     put(
@@ -180,17 +192,36 @@ async fn fleet() -> (Lab, Linked) {
         json!({}),
     )
     .await;
-    put(&[], "tags/odd", json!({"expression": "disks[0].bytes > 0"}), json!({})).await;
+    put(&[], "tags/odd", json!({"expression": "gpus[0].vendor != 'nvidia'"}), json!({})).await;
 
     let own = json!({"pool": "blue", "zone": "hall", "boot_macs": ["52:54:00:00:0b:01"], "commissioning": {"skip": true}, "locked": true});
     put(&[], "machines/own", own, json!({})).await;
     put(&[], "deployments/db", json!({"image": "debian", "machine": "own"}), json!({})).await;
+    let free = json!({"pool": "blue", "zone": "hall", "commissioning": {"skip": true}});
+    put(&[], "machines/free", free, json!({})).await;
+    once("the hidden deployment has its machine", async || {
+        let web = lab.api.get("/api/v1/deployments/zqx-web").await.json();
+        (web["status"]["machine"] == "zqx-1").then_some(())
+    })
+    .await;
+    let selector = json!({"pool": "blue", "spread_by": "zone", "spread_group": "together"});
+    put(&[], "deployments/spread", json!({"image": "debian", "selector": selector}), json!({})).await;
     let selector = json!({"pool": "blue", "min_cores": 64});
     put(&[], "deployments/web", json!({"image": "debian", "selector": selector}), json!({})).await;
     lab.api.declare("/api/v1/roles/blue", r#"{"base":"operator","pools":["blue"]}"#).await;
     lab.api.declare("/api/v1/roles/blue-viewer", r#"{"base":"viewer","pools":["blue"]}"#).await;
 
     // Wait until the region has computed everything that mentions hidden objects.
+    once("the deployment of the group has its machine", async || {
+        let spread = lab.api.get("/api/v1/deployments/spread").await.json();
+        (spread["status"]["machine"] == "free").then_some(())
+    })
+    .await;
+    once("the hidden hardware is known", async || {
+        let machine = lab.api.get("/api/v1/machines/zqx-1").await;
+        machine.text().contains(&NUMBER.to_string()).then_some(())
+    })
+    .await;
     once("the waiting deployment says why", async || {
         let web = lab.api.get("/api/v1/deployments/web").await;
         web.text().contains("waiting for a machine").then_some(())
@@ -210,6 +241,118 @@ async fn fleet() -> (Lab, Linked) {
     })
     .await;
     (lab, rack)
+}
+
+/// An inventory with the mark in every text, and with the number.
+fn hardware() -> Inventory {
+    let text = || MARK.to_owned();
+    let bytes = u64::from(NUMBER);
+    let neighbour = Neighbour {
+        protocol: "lldp".to_owned(),
+        chassis_id: text(),
+        port_id: text(),
+        port_description: text(),
+        system_name: text(),
+        system_description: text(),
+        vlans: [(7, text())].into(),
+        ..Neighbour::default()
+    };
+    Inventory {
+        cpu: Cpu { model: text(), microcode: text(), cores: NUMBER, flags: vec![text()], ..Cpu::default() },
+        memory_bytes: bytes,
+        disks: vec![Disk {
+            name: format!("{MARK}d"),
+            size_bytes: bytes,
+            model: text(),
+            serial: text(),
+            ids: vec![text()],
+            paths: vec![text()],
+            firmware: text(),
+            ..Disk::default()
+        }],
+        nics: vec![Nic {
+            name: format!("{MARK}0"),
+            mac: MAC.to_owned(),
+            driver: text(),
+            firmware: text(),
+            neighbours: vec![neighbour],
+            ..Nic::default()
+        }],
+        pci: vec![PciDevice {
+            address: text(),
+            vendor: text(),
+            device: text(),
+            driver: text(),
+            ..PciDevice::default()
+        }],
+        dmi: Dmi {
+            manufacturer: text(),
+            product: text(),
+            serial: text(),
+            uuid: text(),
+            bios_version: text(),
+        },
+        memory_modules: vec![MemoryModule {
+            slot: text(),
+            manufacturer: text(),
+            part_number: text(),
+            serial: text(),
+            ..MemoryModule::default()
+        }],
+        usb: vec![UsbDevice {
+            port: text(),
+            manufacturer: text(),
+            product_name: text(),
+            serial: text(),
+            ..UsbDevice::default()
+        }],
+        ..Inventory::default()
+    }
+}
+
+/// Changes hidden objects, and objects whose status or spec mentions hidden ones. Returns after the region has followed all changes.
+async fn touch(lab: &Lab, word: &str) {
+    let by_red = ("x-basalt-manager", "zqx-manager");
+    for (path, change) in [
+        ("machines/zqx-1", json!({"description": format!("zqx {word}")})),
+        ("deployments/zqx-web", json!({"description": format!("zqx {word}")})),
+        ("deployments/web", json!({"description": word})),
+        ("devices/phone", json!({"description": word})),
+        ("tags/odd", json!({"comment": word, "expression": format!("gpus[0].vendor != '{word}'")})),
+    ] {
+        let mut headers = headers("PATCH").to_vec();
+        headers.extend(path.contains(MARK).then_some(by_red));
+        let answer = lab.api.send("PATCH", &format!("/api/v1/{path}"), &headers, change.to_string()).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text());
+        once("the region has followed it", async || {
+            let object = lab.api.get(&format!("/api/v1/{path}")).await.json();
+            let seen = &object["status"]["observed_generation"];
+            // A Device has no status that the region computes.
+            (seen.is_null() || *seen == object["metadata"]["generation"]).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The events of a watch, from a position to the first event with `last`.
+async fn frames(lab: &Lab, token: &str, since: &str, last: &str) -> String {
+    let mut socket = TcpStream::connect(lab.region.address()).await.expect("it listens");
+    let request =
+        format!("GET /api/v1/watch?since={since} HTTP/1.0\r\nauthorization: Bearer {token}\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.expect("it reads");
+    let (mut frames, mut part) = (String::new(), [0; 4096]);
+    while !frames.contains(last) {
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read(&mut part)).await;
+        let read = read.expect("in time").expect("it answers");
+        assert!(read > 0, "the watch has ended: {frames}");
+        frames.push_str(&String::from_utf8_lossy(&part[..read]));
+    }
+    frames
+}
+
+/// True if a text has something of the hidden pool.
+fn has_mark(text: &str) -> bool {
+    text.contains(MARK) || text.contains(&NUMBER.to_string())
 }
 
 /// Paths of all objects in kinds without pools, and of hidden objects by uid.
@@ -240,13 +383,30 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
     for role in ["blue-viewer", "blue"] {
         let token = issue(&lab, role, &json!({"role": role}).to_string()).await;
-        let caller = Client::new(lab.region.address(), Some(token));
+        let caller = Client::new(lab.region.address(), Some(token.clone()));
+        let watcher = client_with(&lab, Some(token.clone()));
+        let (_, since) = watcher.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+        touch(&lab, role).await;
+        let last = format!("last-of-{role}");
+        lab.api.declare(&format!("/api/v1/zones/{last}"), "{}").await;
+        let seen = frames(&lab, &token, &since.expect("a position"), &last).await;
+        for name in ["web", "phone", "odd"] {
+            assert!(seen.contains(&format!(r#""name":"{name}""#)), "{role}: no event of {name}: {seen}");
+        }
+        if has_mark(&seen) {
+            wrong.push(format!("{role}: the watch: {seen}"));
+        }
+        let spread = caller.get("/api/v1/deployments/spread/decisions").await;
+        if !spread.text().contains("zone hall holds 0 of its group") {
+            wrong.push(format!("{role}: the group: {}", spread.text()));
+        }
+
         let mut told = 0;
         let mut ask = async |method: &str, path: &str, body: &str| {
             let answer = caller.send(method, path, headers(method), body.to_owned()).await;
             assert!(answer.status.as_u16() < 500, "{method} {path}: {answer:?}");
             told += usize::from(answer.text().contains("that you do not see"));
-            if answer.text().contains(MARK) {
+            if has_mark(answer.text()) {
                 wrong.push(format!("{role}: {method} {path} {body}: {}", answer.text()));
             }
         };

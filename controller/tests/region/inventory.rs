@@ -1,6 +1,6 @@
 //! Tests examples/ansible with a live region: by Ansible itself, and its recipes for other tools by the shell.
 
-use crate::allocation::{machine, once};
+use crate::allocation::{apply, image, machine, once};
 use crate::support::{Lab, driven_lab, lab};
 use basalt_db::splice::Text;
 use basalt_db::{Key, Precondition, Put};
@@ -52,6 +52,14 @@ async fn ansible_sees_machines_by_zone_pool_and_tag() {
     })
     .await;
 
+    apply(&lab.api, vec![image()]).await;
+    lab.api.declare("/api/v1/deployments/web", r#"{"image":"debian","machine":"m1"}"#).await;
+    once("m1 is deployed", async || {
+        let machine = lab.api.get("/api/v1/machines/m1").await.json();
+        (machine["status"]["deployment"] == "web").then_some(())
+    })
+    .await;
+
     let (url, home) = (format!("http://{}", lab.region.address()), lab.dir.path().to_owned());
     let listed = tokio::task::spawn_blocking(move || {
         let programs = output(&mut Command::new(format!("{ROOT}/tests/lab/ansible")));
@@ -63,9 +71,23 @@ async fn ansible_sees_machines_by_zone_pool_and_tag() {
             command.env("BASALT_ENDPOINT", &url).env("BASALT_TOKEN_FILE", home.join("admin-token"));
             serde_json::from_str::<Value>(&output(&mut command)).expect("JSON")
         };
-        [run(&["--list"]), run(&["--host", "m3"])]
+        let inventories = [run(&["--list"]), run(&["--host", "m3"])];
+        // The commands of README, at this region.
+        let readme = std::fs::read_to_string(format!("{ROOT}/examples/ansible/README.md")).expect("README");
+        let block = readme.split("```").find(|block| block.contains("\nansible ")).expect("commands");
+        let commands = block
+            .replace("http://127.0.0.1:5240", &url)
+            .replace("/var/lib/basalt/admin-token", &home.join("admin-token").display().to_string());
+        let path = format!("{}:{}", programs.trim(), std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-euc", &commands]).current_dir(format!("{ROOT}/examples/ansible"));
+        let ran = shell.env("PATH", path).env("ANSIBLE_HOME", &home).output().expect("a shell");
+        (inventories, ran)
     });
-    let [inventory, host] = listed.await.expect("it runs");
+    let ([inventory, host], ran) = listed.await.expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("@zone_row_1:"), "{ran:?}");
+    assert!(said.contains("hosts (1):\n    m1\n"), "deployed machines of the zone: {ran:?}");
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     for (group, members) in [
         ("zone_row_1", &["m1"][..]),

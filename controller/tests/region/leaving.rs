@@ -200,7 +200,7 @@ async fn who_insists_is_rid_of_a_deployment_at_once_and_its_machine_is_given_to_
         next["waits"][0]["message"].as_str().map(str::to_owned)
     })
     .await;
-    assert_eq!(why, "waiting for machine m; m: it may hold a former deployment's data");
+    assert_eq!(why, "waiting for Machine \"m\": it may hold a former deployment's data");
     assert_eq!(lab.api.delete("/api/v1/deployments/next?force=true").await.status, 204);
     assert_eq!(lab.api.delete("/api/v1/machines/m?force=true").await.status, 204);
     assert_eq!(lab.api.get("/api/v1/machines/m").await.status, 404);

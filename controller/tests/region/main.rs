@@ -19,6 +19,8 @@ mod console;
 mod deleted_rack;
 mod deltas;
 mod dhcp;
+#[path = "../../../tests/documented.rs"]
+mod documented;
 mod enlistment;
 mod enrolment;
 mod events;

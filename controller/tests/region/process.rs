@@ -1,5 +1,6 @@
 //! The program itself: its own PostgreSQL, kill -9, a second start, mistakes.
 
+use crate::documented;
 use crate::support::{Client, admin_token};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -25,17 +26,28 @@ impl Drop for Program {
 
 pub(crate) fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
-    command.arg("--data-dir").arg(dir).args([
-        "--listen",
-        "127.0.0.1:0",
-        "--rpc-listen",
-        "127.0.0.1:0",
-        "--log",
-        "warn",
-    ]);
+    command.arg("--data-dir").arg(dir).args(PORTS).args(["--log", "warn"]);
     command.stdin(Stdio::null());
     command
 }
+
+/// The shortest command of the manual with this word, with other words in the places of some.
+pub(crate) fn of_manual(word: &str, instead: &[(&str, &str)]) -> Command {
+    let commands = documented::commands(|it| it == "basalt-region");
+    let meant = commands.iter().filter(|it| it.is_whole && it.words.iter().any(|it| it == word));
+    let meant = meant.min_by_key(|it| it.words.len()).expect("the manual has it");
+    eprintln!("{}: {}", meant.place, meant.words.join(" "));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_basalt-region"));
+    for word in meant.words.iter().skip(1) {
+        let other = instead.iter().find(|(it, _)| it == word);
+        command.arg(other.map_or(word.as_str(), |(_, other)| other));
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The flags that keep a region off the ports of other tests.
+const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0"];
 
 pub(crate) fn start(dir: &Path) -> Program {
     start_with(command(dir), dir)
@@ -45,7 +57,8 @@ pub(crate) fn start_with(mut command: Command, dir: &Path) -> Program {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let first = lines.next().expect("it says where it answers").expect("text");
-    let address: SocketAddr = first.trim_start_matches("API: http://").parse().expect("an address");
+    let address = first.trim_start_matches("API: http").trim_start_matches("s").trim_start_matches("://");
+    let address: SocketAddr = address.parse().expect("an address");
     Program { child, api: Client::new(address, Some(admin_token(dir))) }
 }
 
@@ -117,10 +130,38 @@ async fn a_region_that_was_killed_leaves_postgresql_for_the_next_one_and_loses_n
     signal(id(&next.child), "TERM");
     assert_eq!(wait(&mut next.child), 0);
     assert!(!dir.path().join("postgres/postmaster.pid").exists(), "PostgreSQL stopped with it");
-    let mut last = start(dir.path());
+    let here = ("/var/lib/basalt", dir.path().to_str().expect("text"));
+    let mut documented = of_manual("--join-urls", &[here]);
+    documented.args(PORTS);
+    let mut last = start_with(documented, dir.path());
     assert_eq!(last.api.get("/api/v1/zones/a").await.status, 200);
     signal(id(&last.child), "TERM");
     assert_eq!(wait(&mut last.child), 0);
+}
+
+#[test]
+fn a_region_starts_with_a_certificate_as_the_manual_says() {
+    let dir = data_dir();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let files = [("tls.pem", made.cert.pem()), ("tls.key", made.signing_key.serialize_pem())];
+    let files = files.map(|(name, text)| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    });
+    let mut documented = of_manual(
+        "--tls-key",
+        &[
+            ("/var/lib/basalt", dir.path().to_str().expect("text")),
+            ("/etc/basalt/tls.pem", &files[0]),
+            ("/etc/basalt/tls.key", &files[1]),
+            ("0.0.0.0:5240", "127.0.0.1:0"),
+        ],
+    );
+    documented.args(["--rpc-listen", "127.0.0.1:0"]);
+    let mut region = start_with(documented, dir.path());
+    signal(id(&region.child), "TERM");
+    assert_eq!(wait(&mut region.child), 0);
 }
 
 /// The words of a start that has to fail.

@@ -1,4 +1,4 @@
-//! The lab's scripts: the search for missing packages, and the end of `make demo` by `make demo-stop`.
+//! The lab's scripts: the search for missing packages, and the end of `make demo` by `make demo-stop`. The record of `make bench`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -223,4 +223,37 @@ fn what_stays_is_named_with_the_packages_that_setup_installed() {
         said.contains(&format!("{}", cache.display())) && said.contains("apt-get remove ipxe ovmf"),
         "{said}"
     );
+}
+
+/// Runs the recipe of `make bench > FILE 2>&1` with this output of a benchmark. Returns FILE, which has a line before, and
+/// `bench.jsonl`; `None` if the recipe fails.
+fn recorded(output: &str) -> Option<[String; 2]> {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, file) = (dir.path().join("input"), dir.path().join("file"));
+    std::fs::write(&input, output).unwrap();
+    std::fs::write(&file, "a line before\n").unwrap();
+    let open = || std::fs::File::options().append(true).open(&file).unwrap();
+    let made = Command::new("make")
+        .args(["--no-print-directory", "--eval=record: ; @$(RECORD)", "record"])
+        .arg(format!("TARGET={}", dir.path().display()))
+        .current_dir(Path::new(SCRIPTS).join("../.."))
+        .env_remove("MAKEFLAGS")
+        .stdin(std::fs::File::open(&input).unwrap())
+        .stdout(open())
+        .stderr(open())
+        .status();
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+    made.unwrap().success().then(|| [read(file.clone()), read(dir.path().join("bench.jsonl"))])
+}
+
+#[test]
+fn the_output_of_a_benchmark_is_whole_in_a_file_and_its_json_is_recorded() {
+    let [file, record] = recorded("it begins\n{\"ratio\": 2}\nit ends\n").expect("it has JSON");
+    assert_eq!(file, "a line before\nit begins\n{\"ratio\": 2}\nit ends\n");
+    assert_eq!(record, "{\"ratio\": 2}\n");
+}
+
+#[test]
+fn a_benchmark_without_json_fails() {
+    assert_eq!(recorded("it begins\nit ends\n"), None);
 }

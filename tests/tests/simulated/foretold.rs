@@ -28,7 +28,10 @@ async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_plan
         assert!(!planned.contains(": Deployment \"web\""), "{planned}");
     }
     let planned = plan("selector = { tags = [\"gpu\"] }").await;
-    assert!(planned.contains(warns) && planned.contains("nearest: sim1: no tag gpu. To do: "), "{planned}");
+    assert!(
+        planned.contains(warns) && planned.contains("nearest: Machine \"sim1\": no tag gpu. To do: "),
+        "{planned}"
+    );
     // Other objects of the same plan may bring a machine, but a new image does not.
     let coming = |image: &str, more: &str| {
         user.write(&format!(
@@ -70,7 +73,10 @@ async fn a_deployment_that_gets_no_machine_as_things_are_says_so_when_it_is_plan
     fleet.deploy("other", "sim1").await;
     fleet.ready("deployments", "other").await;
     let planned = plan("machine = \"sim1\"").await;
-    assert!(planned.contains(warns) && planned.contains("sim1: deployment other has it"), "{planned}");
+    assert!(
+        planned.contains(warns) && planned.contains("Machine \"sim1\": Deployment \"other\" has it"),
+        "{planned}"
+    );
     user.provider.stop().await;
 }
 

@@ -46,11 +46,21 @@ fn a_region_gives_terraform_the_provider_of_its_own_version() {
         let host = format!("localhost:{}", world.region.address().port());
         let mut user = User::new("");
         user.environment = vec![
-            ("SSL_CERT_FILE", authority.clone()),
+            ("SSL_CERT_FILE", "authorities.pem".to_owned()),
             ("BASALT_ENDPOINT", format!("https://{host}")),
             ("BASALT_CA_FILE", authority.clone()),
             ("BASALT_TOKEN", world.token.clone()),
         ];
+        let guide = include_str!("../../../docs/guides/install.md");
+        let (_, joined) = guide.split_once("\ncat /etc/ssl/certs/").expect("the guide joins authorities");
+        let (joined, init) = joined.split_once('\n').expect("two lines");
+        assert!(init.starts_with("SSL_CERT_FILE=authorities.pem terraform init\n"), "{init}");
+        std::fs::copy(&authority, user.dir.path().join("tls.pem")).expect("a certificate");
+        let shell = Command::new("sh")
+            .args(["-euc", &format!("cat /etc/ssl/certs/{joined}")])
+            .current_dir(user.dir.path())
+            .status();
+        assert!(shell.await.expect("a shell").success(), "{joined}");
         user.configure(&format!("{host}/basalt-metal/basalt"), ZONE);
         let said = user.ok(&["init"]).await;
         let version = env!("CARGO_PKG_VERSION");

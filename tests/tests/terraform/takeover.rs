@@ -16,6 +16,8 @@ use crate::world::{COMMAND, World, everything, flat, provider, provider_at, with
 
 const SOURCE: &str = "basalt-metal/basalt";
 const APPLY: [&str; 2] = ["apply", "-auto-approve"];
+/// It plans with the state as it is, without reading the objects again.
+const APPLY_UNREAD: [&str; 3] = ["apply", "-auto-approve", "-refresh=false"];
 
 fn zones(names: &[&str]) -> String {
     let zone = |name: &&str| format!("resource \"basalt_zone\" \"{name}\" {{\n  name = \"{name}\"\n}}\n");
@@ -167,7 +169,8 @@ fn what_an_apply_created_before_it_died_is_taken_up_by_the_next_one() {
                 // Simulates that half a minute passes.
                 world.sql("update run set renewed_at = renewed_at - interval '31 s'").await;
             }
-            let said = user.ok(&APPLY).await;
+            let next = if death == Death::Both { &APPLY_UNREAD[..] } else { &APPLY };
+            let said = user.ok(next).await;
             assert!(said.contains("1 added, 0 changed, 0 destroyed"), "{death:?}: {said}");
             assert_eq!(world.uid(zone).await, before, "{death:?}");
             assert_eq!(world.unconfirmed().await, 0, "{death:?}");
@@ -196,29 +199,61 @@ fn a_later_read_or_plan_confirms_what_its_state_holds_also_as_a_viewer() {
     });
 }
 
+/// A configuration with one zone at this address.
+fn row_at(address: &str, world: &World) -> String {
+    let zone = format!("resource \"basalt_zone\" \"{address}\" {{\n  name = \"row-1\"\n}}\n");
+    format!("{}{zone}", provider(world))
+}
+
+fn moved(from: &str, to: &str) -> String {
+    format!("moved {{\n  from = basalt_zone.{from}\n  to = basalt_zone.{to}\n}}\n")
+}
+
+/// The moves of an object without a moved block: from, to, and how many operations Terraform runs at once.
+const MOVES: [(&str, &str, &str); 2] = [("a", "b", "-parallelism=10"), ("b", "c", "-parallelism=1")];
+
 #[test]
 fn an_object_that_moves_between_addresses_without_a_word_is_there_afterwards_and_once() {
     within(async |world| {
-        let at = |address: &str| {
-            let zone = format!("resource \"basalt_zone\" \"{address}\" {{\n  name = \"row-1\"\n}}\n");
-            format!("{}{zone}", provider(&world))
-        };
-        let mut address = "a".to_owned();
-        world.config(&at(&address)).apply().await;
-        for (next, parallelism) in [("b", "-parallelism=10"), ("c", "-parallelism=1")] {
+        world.config(&row_at("a", &world)).apply().await;
+        for (from, to, parallelism) in MOVES {
             let before = world.uid("row-1").await;
-            let output = world.config(&at(next)).run(&[&APPLY[..], &[parallelism]].concat()).await;
+            let next = row_at(to, &world);
+            let output = world.config(&next).run(&[&APPLY[..], &[parallelism]].concat()).await;
             let said = flat(&everything(&output));
             if !output.status.success() {
                 assert_eq!(world.uid("row-1").await, before, "nothing is destroyed: {said}");
                 assert!(said.contains("a moved block"), "{said}");
-                let moved =
-                    format!("moved {{\n  from = basalt_zone.{address}\n  to = basalt_zone.{next}\n}}\n");
-                world.config(&format!("{}{moved}", at(next)));
+                world.config(&format!("{next}{}", moved(from, to)));
             }
             world.apply().await;
             world.uid("row-1").await;
-            address = next.to_owned();
+        }
+        world.end().await;
+    });
+}
+
+/// The same with a provider that Terraform starts and ends.
+#[test]
+fn an_object_that_moves_between_addresses_after_its_provider_ended_is_there_afterwards_and_once() {
+    within(async |world| {
+        let user = user(&row_at("a", &world)).await;
+        user.ok(&APPLY).await;
+        for (from, to, parallelism) in MOVES {
+            let before = world.uid("row-1").await;
+            let next = row_at(to, &world);
+            user.configure(SOURCE, &next);
+            let output = user.terraform(&[&APPLY[..], &[parallelism]].concat()).await;
+            let said = flat(&everything(&output));
+            if !output.status.success() {
+                assert_eq!(world.uid("row-1").await, before, "nothing is destroyed: {said}");
+                assert!(said.contains("a moved block"), "{said}");
+                user.configure(SOURCE, &format!("{next}{}", moved(from, to)));
+            }
+            user.ok(&APPLY).await;
+            user.ok(&["plan", "-detailed-exitcode"]).await;
+            assert_eq!(held(&user).await, BTreeSet::from([to.to_owned()]));
+            world.uid("row-1").await;
         }
         world.end().await;
     });

@@ -149,7 +149,7 @@ fn examine(
 
 fn free(candidate: &Candidate, owner: Option<&str>, hear: &mut Hear<'_>) -> Flow {
     if let Some(owner) = owner {
-        hear(Constraint::Free, format_args!("deployment {owner} has it"))?;
+        hear(Constraint::Free, format_args!("Deployment {owner:?} has it"))?;
     }
     if candidate.deleting {
         hear(Constraint::Free, format_args!("being deleted"))?;

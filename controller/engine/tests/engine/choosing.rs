@@ -367,7 +367,7 @@ fn misses_are_told_of_the_selector_s_pool_alone() {
     let pool = Some("blue".parse().unwrap());
     spec.selector = Some(Selector { min_cores: Some(16), pool, ..Selector::default() });
     let plan = plan_of(spec.clone(), &machines);
-    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 1 does (cores: 1); nearest: m3: 8 cores, 16 asked");
+    insta::assert_snapshot!(plan.waits[0].message, @r#"waiting for a machine that matches the selector: none of 1 does (cores: 1); nearest: Machine "m3": 8 cores, 16 asked"#);
     machines.remove(2);
     let plan = plan_of(spec, &machines);
     insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: there are no machines in pool blue");
@@ -397,7 +397,7 @@ fn no_match_is_a_wait_that_names_the_nearest_misses() {
         Some(Selector { min_cores: Some(16), zone: Some("b".parse().unwrap()), tags, ..Selector::default() });
     let plan = plan_of(spec, &fleet());
     assert_eq!(plan.action, DeploymentAction::None);
-    insta::assert_snapshot!(plan.waits[0].message, @"waiting for a machine that matches the selector: none of 4 does (not free: 1, zone: 2, tags: 4, cores: 3); nearest: m1: zone a, b asked, no tag gpu; m3: no tag gpu, 8 cores, 16 asked; m2: zone a, b asked, no tag gpu, 8 cores, 16 asked");
+    insta::assert_snapshot!(plan.waits[0].message, @r#"waiting for a machine that matches the selector: none of 4 does (not free: 1, zone: 2, tags: 4, cores: 3); nearest: Machine "m1": zone a, b asked, no tag gpu; Machine "m3": no tag gpu, 8 cores, 16 asked; Machine "m2": zone a, b asked, no tag gpu, 8 cores, 16 asked"#);
     assert!(plan.waits[0].human.is_some());
 }
 
@@ -428,7 +428,7 @@ fn who_came_too_late_is_told_who_has_the_machine() {
     let Some(Choice::None(misses)) = choices.get(&DeploymentId::from(uuid(1002))) else {
         panic!("one is left")
     };
-    assert_eq!(misses.nearest[0].lacks, ["deployment web-1 has it"]);
+    assert_eq!(misses.nearest[0].lacks, ["Deployment \"web-1\" has it"]);
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn a_machine_has_one_owner() {
     spec.machine = Some("m4".parse().unwrap());
     let plan = plan_of(spec.clone(), &fleet());
     assert_eq!(plan.action, DeploymentAction::None);
-    assert_eq!(plan.waits[0].message, "waiting for machine m4; m4: deployment db has it");
+    assert_eq!(plan.waits[0].message, "waiting for Machine \"m4\": Deployment \"db\" has it");
     spec.machine = Some("m3".parse().unwrap());
     assert_eq!(plan_of(spec, &fleet()).action, DeploymentAction::Claim(MachineId::from(uuid(3))));
 }

@@ -11,6 +11,7 @@ use basalt_api::wire::Verb;
 use basalt_engine::facts::{Level, PowerReading, PowerUnread, Progressed, Reported};
 use basalt_engine::failures::PowerFailure;
 use basalt_engine::machine::carry_since;
+use basalt_engine::plan::Plan;
 use basalt_engine::steps::{EffectKind, STEPS, StepId};
 
 use crate::world::hardware::Fault;
@@ -546,6 +547,46 @@ fn a_machine_without_a_bmc_that_can_be_asked_is_left_to_a_person() {
         "{:?}",
         world.plan()
     );
+}
+
+/// Runs until `done`. Whenever the plan asks for the power switch, a person presses it. Returns these steps, with what they are told.
+fn by_hand(world: &mut World, done: impl Fn(&World, &Plan) -> bool) -> Vec<(StepId, String)> {
+    let mut asked: Vec<(StepId, String)> = Vec::new();
+    loop {
+        // After the switch was pressed, the wait lasts until the machine's agent comes.
+        let new = |plan: &Plan| {
+            let mut waits = plan.waits.iter().filter(|wait| wait.code == "ManualPower");
+            waits.find(|wait| asked.iter().all(|(step, _)| Some(*step) != wait.step)).cloned()
+        };
+        assert!(world.run(3, |world, plan| new(plan).is_some() || done(world, plan)), "{:?}", world.plan());
+        let Some(wait) = new(&world.plan()) else { return asked };
+        let cycles = world.hardware.power_cycles;
+        assert!(!world.run(12, |world, plan| new(plan).is_none() || done(world, plan)), "it waits");
+        assert!(wait.stalled && wait.deadline.is_none(), "{wait:?}");
+        assert_eq!(world.hardware.power_cycles, cycles, "nobody else switches it");
+        assert_eq!(wait.message, "waiting for web1 to be booted from the network by hand");
+        asked.push((wait.step.unwrap(), wait.human.unwrap()));
+        world.hardware.press(world.now, false);
+        world.hardware.press_for_network(world.now);
+    }
+}
+
+#[test]
+fn a_machine_without_a_bmc_lives_its_life_while_a_person_does_what_each_wait_says() {
+    let mut world = World::new();
+    world.remachine(|spec| spec.bmc = Some(Bmc::new(PowerDriver::Manual)));
+    let mut asked = by_hand(&mut world, ready);
+    world.deploy(|_| {});
+    asked.extend(by_hand(&mut world, |_, plan| plan.report.deployed));
+    world.undeploy();
+    asked.extend(by_hand(&mut world, ready));
+    let told = |step| (step, "switch web1 off and on, and have it boot from the network".to_owned());
+    assert_eq!(asked, [StepId::AskInventory, StepId::AskInstall, StepId::AskErase].map(told));
+    assert_eq!(world.hardware.commands, 0, "no BMC is asked");
+    world.recorded.dedup();
+    let steps = [StepId::ArmInventory, StepId::ArmInstall, StepId::ArmErase, StepId::LetGo];
+    assert_eq!(world.recorded, steps, "nothing is armed that the person was not asked for");
+    assert_eq!(world.violations, Vec::<String>::new());
 }
 
 #[test]

@@ -70,6 +70,12 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_kinds_wraps() {
+        assert!(reference::page().contains("<nav>"));
+        assert!(STYLE.contains("nav{display:flex;flex-wrap:wrap;"));
+    }
+
+    #[test]
     fn words_are_no_markup() {
         assert_eq!(escaped(r#"a<b>&"c""#), "a&lt;b&gt;&amp;&quot;c&quot;");
     }

@@ -129,7 +129,8 @@ async fn a_further_address_that_another_deployment_has_is_waited_for() {
     world.settle(4).await.expect("it is deployed");
     world.declare("Deployment", "b", &chooses(deployment("m1"), "m1"), true).await;
     let waits = world.settle(1).await.expect_err("both want the address");
-    let why = "nearest: m1: 2001:db8:77::9 is the address of another Deployment already";
+    // The waits are quoted.
+    let why = r#"nearest: Machine \"m1\": 2001:db8:77::9 is the address of another Deployment already"#;
     assert!(waits.contains(why), "{waits}");
     world.delete("Deployment", "a").await;
     world.settle(8).await.expect("now it is free");

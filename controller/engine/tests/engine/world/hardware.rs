@@ -133,6 +133,12 @@ impl Hardware {
         self.set_power(now, on);
     }
 
+    /// A person presses the power button, and chooses the network in the firmware's menu.
+    pub(crate) fn press_for_network(&mut self, now: Timestamp) {
+        self.set_power(now, true);
+        self.pxe_once = true;
+    }
+
     /// A person presses the reset button, and the machine boots its former attempt again.
     pub(crate) fn restart_into(&mut self, now: Timestamp, attempt: Attempt) {
         self.set_power(now, true);
