@@ -821,12 +821,13 @@ test('every page can be read by everybody, in both themes, and keeps to the poli
       await page.goto(`/ui/${route}`);
       await page.locator('main').locator('h1, h2').first().waitFor({ state: 'attached' });
       await page.waitForFunction(() => !document.body.textContent.includes('Reading…'));
-      await picture(page, route.replace(/\W+/g, '-'));
-      await accessible(page, route);
-      for (const width of [800, 1440]) {
+      const name = route.replace(/\W+/g, '-');
+      for (const [width, suffix] of [[1440, ''], [800, '-narrow']]) {
         await page.setViewportSize({ width, height: 900 });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
         assert.ok(!wide, `${route} scrolls sideways at ${width} pixels`);
+        await picture(page, name + suffix);
+        await accessible(page, `${route} at ${width} pixels`);
       }
     }
   };
