@@ -23,18 +23,35 @@ after(async () => {
   await region.kill();
 });
 
-/** A bond of both interfaces, and a RAID of both disks, of a Machine's spec. */
+/** A bond of both interfaces below a bridge, and volumes on a mirror of both disks, of a Machine's spec. */
 const NETWORK = `  network:
     interfaces:
       enp1s0f0: {addressing: link_up}
       enp1s0f1: {addressing: link_up}
     bonds:
-      bond0: {members: [enp1s0f0, enp1s0f1], mode: 802.3ad, addressing: auto, subnet: SUBNET}
+      bond0: {members: [enp1s0f0, enp1s0f1], mode: 802.3ad, addressing: link_up}
+    bridges:
+      br0: {members: [bond0], addressing: auto, subnet: SUBNET}
   storage:
-    layout: raid1
+    layout: custom
     disks:
       first: {id: nvme0n1}
-      second: {id: nvme1n1}
+      second: {id: S64HNE0T}
+    partitions:
+      swap: {disk: second, size: 512GiB}
+      a: {disk: first}
+      b: {disk: second}
+    raids:
+      mirror: {level: raid1, members: [a, b]}
+    volume_groups:
+      data: {members: [mirror]}
+    volumes:
+      root: {volume_group: data, size: 400GiB}
+      srv: {volume_group: data}
+    filesystems:
+      swap: {device: swap, type: swap}
+      root: {device: root, mount: /}
+      srv: {device: srv, type: xfs, mount: /srv}
 `;
 
 const rows = (page) => page.getByRole('grid').getByRole('row');
@@ -533,15 +550,32 @@ test('network and disks of a machine are written before it is deployed, and its 
   await plan.getByRole('button', { name: /^Apply/ }).click();
   await plan.waitFor({ state: 'detached' });
   const { spec } = await admin('GET', 'machines/web1');
-  assert.equal(spec.network.bonds.bond0.subnet, 'lab-10');
+  assert.equal(spec.network.bridges.br0.subnet, 'lab-10');
   const about = page.getByRole('navigation', { name: 'About this machine' });
   await about.getByRole('link', { name: 'Network' }).click();
   const network = page.getByRole('region', { name: 'Declared network' });
   await says(network.getByRole('row', { name: /^bond0/ }), 'enp1s0f0, enp1s0f1');
+  // Bond and bridge stand as brackets left of their interfaces, the bridge outermost.
+  const interfaces = page.getByRole('region', { name: 'Interfaces' });
+  const over = async (name) => {
+    const cell = interfaces.getByRole('cell', { name, exact: true });
+    const [rowSpan, { x }] = await Promise.all([cell.evaluate((it) => it.rowSpan), cell.boundingBox()]);
+    return { rowSpan, x };
+  };
+  const [bridge, bond, port] = [await over('br0 bridge'), await over('bond0 bond 802.3ad'), await over('enp1s0f0')];
+  assert.deepEqual([bridge.rowSpan, bond.rowSpan], [2, 2]);
+  assert.ok(bridge.x < bond.x && bond.x < port.x, 'brackets are at the left');
   await picture(page, 'network-declared');
   await accessible(page, 'a declared network');
   await about.getByRole('link', { name: 'Storage' }).click();
-  await says(page.getByRole('region', { name: 'Declared disks' }).getByRole('row', { name: /^first/ }), 'nvme0n1');
+  // The layers of a disk, each as wide as its part of what it stands on.
+  const layers = page.getByRole('region', { name: 'Layers of nvme1n1' });
+  await says(layers, 'mirror raid1 · 1.9 TiB · with a');
+  await says(layers.getByRole('listitem'), '/srv srv xfs');
+  const width = async (name) => (await layers.getByText(name, { exact: true }).locator('xpath=ancestor::li[1]').boundingBox()).width;
+  const [whole, swap, rest] = [(await layers.boundingBox()).width, await width('swap partition · 512 GiB'), await width('b partition · 3.3 TiB')];
+  assert.ok(Math.abs(swap / whole - 512 / 3840) < 0.01 && swap + rest > whole * 0.98, `${swap} and ${rest} of ${whole}`);
+  await accessible(page, 'layers of disks');
   await picture(page, 'storage-declared');
   assert.deepEqual(complaints, []);
   await context.close();
