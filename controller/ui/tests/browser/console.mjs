@@ -1,8 +1,10 @@
 // The console in a browser, against a real region: what people do all day, from login to logout.
+//   BOOTS: a socket that takes entries of boots, one a line, as a rack tells them.
 //   REGION_URL, REGION, REGION_ARGS: see region.mjs. TOKEN: an admin's. CHROMIUM: the browser. SCREENSHOTS: a folder for pictures of each page.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
+import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { accessible, browser, login, person, picture, says } from './page.mjs';
 import { Region, api } from './region.mjs';
@@ -606,6 +608,46 @@ test('an image is declared, and its missing file is uploaded in the browser', as
   await says(page.getByRole('status'), 'All files are there.');
   await says(page.locator('main header'), 'Ready');
   await admin('DELETE', 'images/small');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a boot grows on the page of its machine while it goes on, and its verdict with it', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/machines/web7/boots');
+  await says(page.getByRole('region', { name: 'Who listens' }), 'r1');
+  await page.evaluate(() => {
+    window.isTheSame = true;
+  });
+  const rack = connect(process.env.BOOTS);
+  const tell = (...entries) => rack.write(entries.map((entry) => `${JSON.stringify({ mac: '52:54:00:00:07:01', ...entry })}\n`).join(''));
+  const steps = page.getByRole('region', { name: /^Boot of / }).getByRole('row');
+  const verdict = page.getByRole('status', { name: 'Verdict' });
+  const offer = { service: 'dhcp', client: 'firmware', asked: 'DISCOVER, x86-64 UEFI', answered: 'OFFER 10.0.10.30, ipxe.efi' };
+
+  tell(offer);
+  await says(steps, 'OFFER 10.0.10.30');
+  await says(verdict, 'It was offered an address and did not ask for it');
+  await steps.nth(1).evaluate((row) => row.setAttribute('data-first', ''));
+
+  tell({ ...offer, asked: 'REQUEST 10.0.10.30', answered: 'ACK 10.0.10.30' }, { service: 'tftp', asked: 'ipxe.efi', answered: '1.1 MB in 0.4 s' });
+  await says(steps, '1.1 MB in 0.4 s');
+  await says(verdict, 'what it loaded asked for nothing');
+  await accessible(page, 'a boot that goes on');
+
+  tell({ service: 'http', asked: 'script of web7', answered: 'not answered: its address is of another rack', reason: 'token_refused' });
+  await says(steps, 'Token refused');
+  await says(verdict, 'It was refused its script');
+  await picture(page, 'boot-refused');
+
+  tell({ service: 'agent', asked: 'its task', answered: 'commission' });
+  await says(steps, 'commission');
+  await says(verdict, 'It booted: its agent was here');
+  assert.deepEqual(await steps.locator('td:nth-child(2)').allInnerTexts(), ['dhcp firmware DISCOVER, x86-64 UEFI', 'dhcp firmware REQUEST 10.0.10.30', 'tftp ipxe.efi', 'http script of web7', 'agent its task']);
+  assert.equal(await steps.nth(1).getAttribute('data-first'), '', 'the first row stays where it is');
+  assert.ok(await page.evaluate(() => window.isTheSame), 'nothing is loaded again');
+  rack.end();
   assert.deepEqual(complaints, []);
   await context.close();
 });
