@@ -21,24 +21,29 @@ export function Hardware() {
   const { cpu, dmi, memory_bytes, memory_modules, pci, gpus, usb, tpm, secure_boot } = inventory;
   return (
     <>
-      <Facts
-        of={[
-          ['Architecture', inventory.architecture],
-          ['Firmware', inventory.firmware?.toUpperCase()],
-          ['Processor', cpu?.model],
-          ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
-          ['x86-64 level', cpu?.x86_64_level && `x86-64-v${cpu.x86_64_level}`],
-          ['Microcode', cpu?.microcode],
-          ['Memory', memory_bytes && bytes(memory_bytes)],
-          ['Manufacturer', dmi?.manufacturer],
-          ['Product', dmi?.product],
-          ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
-          ['BIOS', dmi?.bios_version],
-          ['TPM', tpm],
-          ['Secure boot', secure_boot === true ? 'on' : secure_boot === false ? 'off' : undefined],
-          ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
-        ]}
-      />
+      <div className={css.columns}>
+        <Facts
+          of={[
+            ['Processor', cpu?.model],
+            ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
+            ['Architecture', inventory.architecture],
+            ['x86-64 level', cpu?.x86_64_level && `x86-64-v${cpu.x86_64_level}`],
+            ['Microcode', cpu?.microcode],
+            ['Memory', memory_bytes && bytes(memory_bytes)],
+          ]}
+        />
+        <Facts
+          of={[
+            ['Manufacturer', dmi?.manufacturer],
+            ['Product', dmi?.product],
+            ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
+            ['Firmware', [inventory.firmware?.toUpperCase(), dmi?.bios_version].filter(Boolean).join(', version ')],
+            ['Secure boot', secure_boot === true ? 'on' : secure_boot === false ? 'off' : undefined],
+            ['TPM', tpm],
+            ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
+          ]}
+        />
+      </div>
       <Modules of={(memory_modules ?? {}) as Record<string, Schemas['MemoryModule']>} />
       <Nodes of={inventory} />
       <Devices title="GPUs" of={gpus} />

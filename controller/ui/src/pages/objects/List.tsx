@@ -13,7 +13,7 @@ import { Failure, Loading, Notice } from '../../parts/Notice';
 import { StateLine } from '../../parts/State';
 import { Time } from '../../parts/Time';
 import { type Column, Table } from '../../parts/Table';
-import { spaced, stateOf } from '../../parts/state';
+import { type Tone, spaced, stateOf } from '../../parts/state';
 import { DeclareButton } from '../DeclareButton';
 import { NoMatch } from '../NoMatch';
 import { JoinToken } from './JoinToken';
@@ -23,7 +23,15 @@ import parts from '../../parts/parts.module.css';
 export function List() {
   const { plural = '' } = useParams({ strict: false }) as { plural?: string };
   const place = placeOf(plural);
-  if (!place) return <Notice title={`There is no page ${plural}.`} />;
+  if (!place) {
+    return (
+      <Notice title={`There is no page ${plural}.`}>
+        <p>
+          Ctrl-K finds pages, machines and MACs. Or go to <Link to="/machines">the machines</Link>.
+        </p>
+      </Notice>
+    );
+  }
   const siblings = sectionOf(plural)?.places ?? [];
   return (
     <>
@@ -77,7 +85,8 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
       )}
       {!isEmpty && (
         <p className={css.answer} role="status">
-          <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{SAYS[plural] ?? described?.says}</span>
+          <b>{every ? `${objects.length} ${low(objects.length === 1 ? spaced(kind) : title)}` : `${matches.length} of ${objects.length}`}</b>
+          {told(matches)} <span className="muted">· {SAYS[plural] ?? described?.says}</span>
         </p>
       )}
       {isEmpty ? (
@@ -97,6 +106,13 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
       )}
     </>
   );
+}
+
+/** How many of them wait for a person, and how many have failed. */
+function told(objects: readonly BasaltObject[]): string {
+  const count = (tone: Tone) => objects.filter((it) => stateOf(it).tone === tone).length;
+  const [waiting, failed] = [count('wait'), count('bad')];
+  return [waiting > 0 && ` · ${waiting} ${waiting === 1 ? 'waits' : 'wait'} for a person`, failed > 0 && ` · ${failed} ${failed === 1 ? 'has' : 'have'} failed`].filter(Boolean).join('');
 }
 
 /** The specs of these kinds are only what people add to what racks tell, so their words say little of the list. */
@@ -142,7 +158,7 @@ const low = (title: string): string => (/^[A-Z]{2}/.test(title) ? title : title.
 
 function columnsOf(plural: string, described: Kind | undefined, objects: readonly BasaltObject[]): Column<BasaltObject>[] {
   const has = (name: string) => objects.some(({ spec }) => scalars(spec[name]).length > 0);
-  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description');
+  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description' && !STATUS[plural]?.includes(name));
   const text = (value: Json | undefined) => {
     const all = value && typeof value === 'object' && !Array.isArray(value) ? Object.values(value).flatMap(scalars) : scalars(value);
     return all.join(', ');

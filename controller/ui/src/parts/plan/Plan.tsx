@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useCallback, useEffect, useState } from 'react';
 import { Refused, type Schemas } from '../../api/client';
+import { stringify } from 'yaml';
 import { useWrites } from '../../app/who';
 import { Steps } from '../../pages/machine/Steps';
 import { Button } from '../Button';
@@ -144,7 +145,7 @@ function Shown({ tried }: { tried: Tried }) {
   const changing = tried.outcomes.filter(({ action, refused }) => !refused && action !== 'unchanged');
   return (
     <>
-      {tried.summary && <p className={css.summary}>{tried.summary}</p>}
+      {tried.summary && <p className={css.summary}>{counted(tried.summary)}</p>}
       <ul className={css.follows}>
         {tried.disks.length > 0 && (
           <li>
@@ -183,6 +184,9 @@ function Shown({ tried }: { tried: Tried }) {
     </>
   );
 }
+
+/** The counts of a summary without those of nothing: `0 created, 1 changed.` */
+const counted = (summary: string): string => summary.replace(/\b0 [a-z]+(, |(?=\.))/g, '').replace(/, (?=\.)/, '');
 
 /** Reasons for which many cannot take it, each with its count. The names stand in it. */
 function Reasons({ of }: { of: Outcome[] }) {
@@ -240,7 +244,7 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
                   <td className="mono">{pointer}</td>
                   <td className={css.old}>{shown(old)}</td>
                   <td className={css.new}>{shown(next)}</td>
-                  <td className="muted">{effect === 'live' || effect === 'none' ? 'effect at once' : `a ${effect}`}</td>
+                  <td className="muted">{TAKES[effect]}</td>
                 </tr>
               ))}
             </tbody>
@@ -267,9 +271,13 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
   );
 }
 
+/** What a change takes. */
+const TAKES: Record<Schemas['FieldChange']['effect'], string> = { none: 'effect at once', live: 'effect at once', reboot: 'a reboot', redeploy: 'a new install', replace: 'a new object' };
+
 function shown(value: unknown): string {
   if (value === undefined || value === null) return '—';
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  if (typeof value === 'string') return value;
+  return typeof value === 'object' ? stringify(value, { lineWidth: 0 }).trimEnd() : JSON.stringify(value);
 }
 
 function Advisories({ of }: { of: Schemas['Advisory'][] }) {
