@@ -16,7 +16,9 @@ use basalt_api::values::{Attempt, MachineId, RackId, Timestamp, Uid};
 use basalt_api::wire::{ApplyRequest, Document, OperationState, Verb};
 use basalt_api::{Kind, Object};
 use basalt_db::splice::Text;
-use basalt_db::{Key, NewFact, NewOperation, NoJudge, Options, Precondition, Put, SealKey, Store, TestResult};
+use basalt_db::{
+    Key, NewFact, NewOperation, NoJudge, Options, Precondition, Put, SealKey, Store, TestResult,
+};
 use basalt_engine::Policy;
 use basalt_lab::site::Programs;
 use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, CacheFact, Fact, LogBatch, LogLine, fact::Body};

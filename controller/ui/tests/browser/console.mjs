@@ -246,6 +246,10 @@ test('whoever only looks sees no button that changes anything', async () => {
   await page.goto('/ui/machines/web3/configuration');
   await page.getByRole('heading', { name: 'Declared' }).waitFor();
   assert.equal(await page.getByRole('button', { name: /^Edit/ }).count(), 0);
+  // What another tool declared says so, behind a lock.
+  await api(url, TOKEN, 'terraform')('PUT', 'zones/row-5', { spec: {} });
+  await page.goto('/ui/zones/row-5');
+  await page.locator('main header').getByTitle('terraform declared it').locator('svg').waitFor();
   await page.goto('/ui/audit');
   await says(page.locator('main'), 'The audit log is not yours to see.');
   await context.close();

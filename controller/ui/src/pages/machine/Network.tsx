@@ -81,7 +81,7 @@ function Facts({ name, of }: { name: string; of: Reported }) {
   const addresses = Object.entries((status.addresses ?? {}) as Record<string, string>);
   const driver = <td className="muted">{[of.driver, of.firmware].filter(Boolean).join(' · ')}</td>;
   const link = (
-    <td className={css.link}>
+    <td className={css.whole}>
       <Link up={of.link} mbps={of.speed_mbps} />
     </td>
   );
@@ -89,7 +89,7 @@ function Facts({ name, of }: { name: string; of: Reported }) {
     return (
       <>
         {link}
-        <td>{of.hardware_address && <Copy text={of.hardware_address} />}</td>
+        <td className={css.whole}>{of.hardware_address && <Copy text={of.hardware_address} />}</td>
         <td className="muted">{of.technology}</td>
         <td />
         {driver}
@@ -100,10 +100,10 @@ function Facts({ name, of }: { name: string; of: Reported }) {
   return (
     <>
       {link}
-      <td>
+      <td className={css.whole}>
         <Copy text={of.mac} /> {boots && <span className={parts.chip}>boots</span>}
       </td>
-      <td>
+      <td className={css.whole}>
         {addresses
           .filter(([on]) => on === name || on.startsWith(`${name}/`))
           .map(([on, address]) => (

@@ -151,19 +151,33 @@ const STATUS: Record<string, string[]> = {
   discoveries: ['sort', 'mac', 'addresses', 'vlan', 'last_seen_at'],
   subnets: ['used', 'free'],
 };
-const MOST = 5;
+/** The sum of the widths of columns that a window of 1440 pixels shows, gaps among them. */
+const ROOM = 1224;
+const GAP = 12;
+/** Numbers take less room than names. */
+const NARROW = ['used', 'free'];
+/** Texts of many lines. */
+const LONG = ['content'];
 
 /** As heads of columns are written; what is said by its letters stays as it is. */
 const low = (title: string): string => (/^[A-Z]{2}/.test(title) ? title : title.charAt(0).toLowerCase() + title.slice(1));
 
 function columnsOf(plural: string, described: Kind | undefined, objects: readonly BasaltObject[]): Column<BasaltObject>[] {
   const has = (name: string) => objects.some(({ spec }) => scalars(spec[name]).length > 0);
-  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description' && !STATUS[plural]?.includes(name));
+  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description' && !LONG.includes(name) && !STATUS[plural]?.includes(name));
   const text = (value: Json | undefined) => {
     const all = value && typeof value === 'object' && !Array.isArray(value) ? Object.values(value).flatMap(scalars) : scalars(value);
     return all.join(', ');
   };
-  const described_ = has('description') ? [{ name: 'description' }] : [];
+  const widthOf = (name: string) => (name === 'description' ? 200 : NARROW.includes(name) ? 72 : 128);
+  const told = STATUS[plural] ?? [];
+  // What the list says of all kinds, and then as many fields as there is room for. A description is the last one, and always there.
+  let room = ROOM - [200, 240, 88, ...told.map(widthOf), ...(has('description') ? [widthOf('description')] : [])].reduce((sum, width) => sum + width + GAP, 0);
+  const fitting = spec.filter(({ name }) => {
+    room -= widthOf(name) + GAP;
+    return room >= 0;
+  });
+  const shown = [...fitting, ...(has('description') ? [{ name: 'description' }] : [])];
   return [
     {
       key: 'name',
@@ -177,18 +191,18 @@ function columnsOf(plural: string, described: Kind | undefined, objects: readonl
       ),
     },
     { key: 'state', title: 'state', width: 240, grows: true, by: (it) => stateOf(it).word, cell: (it) => <StateLine state={stateOf(it)} /> },
-    ...(STATUS[plural] ?? []).map((name) => ({
+    ...told.map((name) => ({
       key: name,
       title: low(spaced(name)),
-      width: 120,
+      width: widthOf(name),
       by: ({ status }: BasaltObject) => text(status[name] as Json) || undefined,
       cell: ({ status }: BasaltObject) =>
         /(_at|_seen)$/.test(name) ? <Time at={status[name] as string} /> : <span className="mono">{text(status[name] as Json)}</span>,
     })),
-    ...[...spec, ...described_].slice(0, MOST).map(({ name }) => ({
+    ...shown.map(({ name }) => ({
       key: name,
       title: low(spaced(name)),
-      width: name === 'description' ? 200 : 128,
+      width: widthOf(name),
       by: (it: BasaltObject) => text(it.spec[name]) || undefined,
       cell: (it: BasaltObject) => <span title={text(it.spec[name])}>{text(it.spec[name])}</span>,
     })),

@@ -1,7 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useCallback, useEffect, useState } from 'react';
 import { Refused, type Schemas } from '../../api/client';
-import { stringify } from 'yaml';
 import { useWrites } from '../../app/who';
 import { Steps } from '../../pages/machine/Steps';
 import { Button } from '../Button';
@@ -12,6 +11,7 @@ import { TagChanges } from '../TagChanges';
 import { Words } from '../Words';
 import { plain } from '../state';
 import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, countsOf, doingOf, doneOf, retry, toldOf, tryOut, verbOf } from './proposal';
+import { written } from './value';
 import css from './Plan.module.css';
 import parts from '../parts.module.css';
 
@@ -242,8 +242,8 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
               {plan.changes.map(({ pointer, old, new: next, effect }) => (
                 <tr key={pointer}>
                   <td className="mono">{pointer}</td>
-                  <td className={css.old}>{shown(old)}</td>
-                  <td className={css.new}>{shown(next)}</td>
+                  <td className={css.old}>{written(old)}</td>
+                  <td className={css.new}>{written(next)}</td>
                   <td className="muted">{TAKES[effect]}</td>
                 </tr>
               ))}
@@ -273,12 +273,6 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
 
 /** What a change takes. */
 const TAKES: Record<Schemas['FieldChange']['effect'], string> = { none: 'effect at once', live: 'effect at once', reboot: 'a reboot', redeploy: 'a new install', replace: 'a new object' };
-
-function shown(value: unknown): string {
-  if (value === undefined || value === null) return '—';
-  if (typeof value === 'string') return value;
-  return typeof value === 'object' ? stringify(value, { lineWidth: 0 }).trimEnd() : JSON.stringify(value);
-}
 
 function Advisories({ of }: { of: Schemas['Advisory'][] }) {
   return (
