@@ -171,7 +171,7 @@ function columnsOf(plural: string, described: Kind | undefined, objects: readonl
   };
   const widthOf = (name: string) => (name === 'description' ? 200 : NARROW.includes(name) ? 72 : 128);
   const told = STATUS[plural] ?? [];
-  // What the list says of all kinds, and then as many fields as there is room for. A description is the last one, and always there.
+  // Name, state and manager are always there, and so is a description. Other fields are there as far as they fit.
   let room = ROOM - [200, 240, 88, ...told.map(widthOf), ...(has('description') ? [widthOf('description')] : [])].reduce((sum, width) => sum + width + GAP, 0);
   const fitting = spec.filter(({ name }) => {
     room -= widthOf(name) + GAP;
