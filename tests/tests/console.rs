@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use basalt_api::values::{Attempt, MachineId, RackId, Timestamp, Uid};
 use basalt_api::wire::{ApplyRequest, Document, OperationState, Verb};
 use basalt_api::{Kind, Object};
 use basalt_db::splice::Text;
-use basalt_db::{Key, NewFact, NewOperation, NoJudge, Precondition, Put, TestResult};
+use basalt_db::{
+    Key, NewFact, NewOperation, NoJudge, Options, Precondition, Put, SealKey, Store, TestResult,
+};
 use basalt_engine::Policy;
 use basalt_lab::site::Programs;
 use basalt_proto::rack_v1::{BootTraceEntry, BootTraceFact, CacheFact, Fact, LogBatch, LogLine, fact::Body};
@@ -26,6 +29,8 @@ use basalt_region::settings::Settings;
 use basalt_tests::browser;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixListener;
 
 const PASSWORD: &str = "correct horse battery";
 const GIB: u64 = 1 << 30;
@@ -225,6 +230,44 @@ async fn boots(region: &Region) {
         let facts = [observed::new_fact(fact, 0)];
         region.store().store_facts(rack, "r1", uuid::Uuid::from_u128(1), &facts).await.expect("it is stored");
     }
+}
+
+/// Reports a boot while it goes on, as the rack r1 does: each line of the steps is one entry of its trace, as JSON.
+async fn play_boots(store: Store, listener: UnixListener) {
+    let rack = RackId::from(store.get("Rack", Key::Name("r1")).await.expect("a rack").uid);
+    let (stream, _) = listener.accept().await.expect("the steps connect");
+    let mut lines = BufReader::new(stream).lines();
+    let mut seq = 0;
+    while let Ok(Some(line)) = lines.next_line().await {
+        seq += 1;
+        let told: Value = serde_json::from_str(&line).expect("an entry");
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        let entry = BootTraceEntry {
+            at_unix_ms: Timestamp::now().as_millisecond(),
+            service: text("service"),
+            client: text("client"),
+            opens: text("asked").starts_with("DISCOVER"),
+            asked: text("asked"),
+            answered: text("answered"),
+            reason: text("reason"),
+            times: 1,
+            ..BootTraceEntry::default()
+        };
+        let body = Body::BootTrace(BootTraceFact { entries: vec![entry], lost: 0, others_lost: 0 });
+        let fact = Fact { seq, mac: text("mac"), body: Some(body), ..Fact::default() };
+        let facts = [observed::new_fact(fact, 0)];
+        store.store_facts(rack, "r1", uuid::Uuid::from_u128(4), &facts).await.expect("it is stored");
+    }
+}
+
+/// The store of a region that runs as a process of its own.
+async fn store_of(data: &Path, url: &str) -> Store {
+    let key = std::fs::read_to_string(data.join("seal-key")).expect("a seal key");
+    let key = SealKey::new(&hex::decode(key.trim()).expect("hex")).expect("a key");
+    let patience = Duration::from_secs(30);
+    let options =
+        Options { url: url.to_owned(), connections: 2, reconciled: vec![], worked_on: vec![], patience };
+    Store::open(options, key).await.expect("it opens")
 }
 
 /// Reports what the cache of a rack holds, as the rack does: the file of the image debian-12, and another one.
@@ -482,6 +525,9 @@ async fn people_work_with_the_console_from_login_to_logout() {
         "--rpc-listen=127.0.0.1:0".to_owned(),
         "--watch-bookmark=1s".to_owned(),
     ];
+    let store = store_of(&world.dir.path().join("region"), &world.database_url).await;
+    let boots = world.dir.path().join("boots");
+    let played = tokio::spawn(play_boots(store, UnixListener::bind(&boots).expect("a socket")));
     let mut command = Command::new(browser::program());
     browser::set_up(&mut command);
     command
@@ -489,8 +535,10 @@ async fn people_work_with_the_console_from_login_to_logout() {
         .env("REGION", Programs::find().expect("programs").path("basalt-region"))
         .env("REGION_ARGS", region.join("\n"))
         .env("REGION_URL", format!("http://{address}"))
+        .env("BOOTS", boots)
         .env("TOKEN", &world.token);
     let ended =
         tokio::task::spawn_blocking(move || command.status()).await.expect("it ends").expect("it runs");
+    played.abort();
     assert!(ended.success(), "the browser's steps failed: {ended}");
 }

@@ -118,14 +118,14 @@ function Side() {
 }
 
 /** Pages that are of no kind. */
-const TITLES: Record<string, string> = { boots: 'Why does it not boot?', events: 'Events' };
+const TITLES: Record<string, string> = { boots: 'Why does it not boot?', events: 'Events', audit: 'Audit' };
 
 /** Where one is: the document's title too, which a screen reader says. */
 function Title() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const [, plural = '', name] = path.replace(/^\/ui(?=\/)/, '').split('/');
   const section = SECTIONS.find(({ places }) => places.some((place) => place.plural === plural));
-  const title = section?.places.find((place) => place.plural === plural)?.title ?? TITLES[plural] ?? 'Audit';
+  const title = section?.places.find((place) => place.plural === plural)?.title ?? TITLES[plural] ?? 'Not found';
   const shown = name ? decodeURIComponent(name) : undefined;
   useEffect(() => {
     document.title = `${shown ? `${shown} · ` : ''}${title} · Basalt`;

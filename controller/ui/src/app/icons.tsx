@@ -13,6 +13,7 @@ const PATHS: Record<string, string> = {
   Events: 'M1.5 8h3l2-5 3 10 2-5h3',
   Audit: 'M3 1.5h7l3 3v10H3zM5.5 7h5M5.5 9.5h5M5.5 12h3',
   Settings: 'M2 4h7M12 4h2M2 8h2M7 8h7M2 12h7M12 12h2M9 2.5v3M7 6.5v3M9 10.5v3',
+  lock: 'M5.5 7V5a2.5 2.5 0 0 1 5 0v2M4 7h8v6.5H4z',
   theme: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11z',
 };
 

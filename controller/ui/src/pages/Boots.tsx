@@ -15,7 +15,7 @@ export function BootsOf() {
   };
   return (
     <div className={machine.body}>
-      <h1>Why does it not boot?</h1>
+      <h1 className="unseen">Why does it not boot?</h1>
       <form className={machine.row} onSubmit={look}>
         <input name="of" aria-label="MAC, or name of a machine" placeholder="52:54:00:12:34:56" defaultValue={of} required className="mono" />
         <button type="submit" className={parts.button}>
@@ -23,6 +23,7 @@ export function BootsOf() {
         </button>
         <span className="muted">a MAC, or a machine's name</span>
       </form>
+      {!of && <p className="muted">What a machine asked as it booted, what each rack answered, and why it was refused. An undeclared machine is found by its MAC; the page is live while it boots.</p>}
       {of && <BootLadders key={of} of={of} />}
     </div>
   );

@@ -67,14 +67,14 @@ export function Events() {
               <td className={machine.when}>
                 <Time at={event.at} />
               </td>
-              <td>
+              <td className={machine.broken}>
                 <span className="muted">{event.kind}</span> <Name event={event} />
               </td>
-              <td>
+              <td className={machine.broken}>
                 <Dot tone={tone(event)} /> {event.words}
                 {event.detail && <span className="muted"> · {event.detail}</span>}
               </td>
-              <td className="muted">{event.actor}</td>
+              <td className={`muted ${machine.whole}`}>{event.actor}</td>
             </tr>
           ))}
         </Grid>

@@ -1,8 +1,10 @@
 // The console in a browser, against a real region: what people do all day, from login to logout.
+//   BOOTS: a socket that takes entries of boots, one a line, as a rack tells them.
 //   REGION_URL, REGION, REGION_ARGS: see region.mjs. TOKEN: an admin's. CHROMIUM: the browser. SCREENSHOTS: a folder for pictures of each page.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
+import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { accessible, browser, login, person, picture, says } from './page.mjs';
 import { Region, api } from './region.mjs';
@@ -23,18 +25,35 @@ after(async () => {
   await region.kill();
 });
 
-/** A bond of both interfaces, and a RAID of both disks, of a Machine's spec. */
+/** A bond of both interfaces below a bridge, and volumes on a mirror of both disks, of a Machine's spec. */
 const NETWORK = `  network:
     interfaces:
       enp1s0f0: {addressing: link_up}
       enp1s0f1: {addressing: link_up}
     bonds:
-      bond0: {members: [enp1s0f0, enp1s0f1], mode: 802.3ad, addressing: auto, subnet: SUBNET}
+      bond0: {members: [enp1s0f0, enp1s0f1], mode: 802.3ad, addressing: link_up}
+    bridges:
+      br0: {members: [bond0], addressing: auto, subnet: SUBNET}
   storage:
-    layout: raid1
+    layout: custom
     disks:
       first: {id: nvme0n1}
-      second: {id: nvme1n1}
+      second: {id: S64HNE0T}
+    partitions:
+      swap: {disk: second, size: 512GiB}
+      a: {disk: first}
+      b: {disk: second}
+    raids:
+      mirror: {level: raid1, members: [a, b]}
+    volume_groups:
+      data: {members: [mirror]}
+    volumes:
+      root: {volume_group: data, size: 400GiB}
+      srv: {volume_group: data}
+    filesystems:
+      swap: {device: swap, type: swap}
+      root: {device: root, mount: /}
+      srv: {device: srv, type: xfs, mount: /srv}
 `;
 
 const rows = (page) => page.getByRole('grid').getByRole('row');
@@ -227,6 +246,10 @@ test('whoever only looks sees no button that changes anything', async () => {
   await page.goto('/ui/machines/web3/configuration');
   await page.getByRole('heading', { name: 'Declared' }).waitFor();
   assert.equal(await page.getByRole('button', { name: /^Edit/ }).count(), 0);
+  // What another tool declared says so, behind a lock.
+  await api(url, TOKEN, 'terraform')('PUT', 'zones/row-5', { spec: {} });
+  await page.goto('/ui/zones/row-5');
+  await page.locator('main header').getByTitle('terraform declared it').locator('svg').waitFor();
   await page.goto('/ui/audit');
   await says(page.locator('main'), 'The audit log is not yours to see.');
   await context.close();
@@ -533,15 +556,32 @@ test('network and disks of a machine are written before it is deployed, and its 
   await plan.getByRole('button', { name: /^Apply/ }).click();
   await plan.waitFor({ state: 'detached' });
   const { spec } = await admin('GET', 'machines/web1');
-  assert.equal(spec.network.bonds.bond0.subnet, 'lab-10');
+  assert.equal(spec.network.bridges.br0.subnet, 'lab-10');
   const about = page.getByRole('navigation', { name: 'About this machine' });
   await about.getByRole('link', { name: 'Network' }).click();
   const network = page.getByRole('region', { name: 'Declared network' });
   await says(network.getByRole('row', { name: /^bond0/ }), 'enp1s0f0, enp1s0f1');
+  // Bond and bridge stand as brackets left of their interfaces, the bridge outermost.
+  const interfaces = page.getByRole('region', { name: 'Interfaces' });
+  const over = async (name) => {
+    const cell = interfaces.getByRole('cell', { name, exact: true });
+    const [rowSpan, { x }] = await Promise.all([cell.evaluate((it) => it.rowSpan), cell.boundingBox()]);
+    return { rowSpan, x };
+  };
+  const [bridge, bond, port] = [await over('br0 bridge'), await over('bond0 bond 802.3ad'), await over('enp1s0f0')];
+  assert.deepEqual([bridge.rowSpan, bond.rowSpan], [2, 2]);
+  assert.ok(bridge.x < bond.x && bond.x < port.x, 'brackets are at the left');
   await picture(page, 'network-declared');
   await accessible(page, 'a declared network');
   await about.getByRole('link', { name: 'Storage' }).click();
-  await says(page.getByRole('region', { name: 'Declared disks' }).getByRole('row', { name: /^first/ }), 'nvme0n1');
+  // The layers of a disk, each as wide as its part of what it stands on.
+  const layers = page.getByRole('region', { name: 'Layers of nvme1n1' });
+  await says(layers, 'mirror raid1 · 1.9 TiB · with a');
+  await says(layers.getByRole('listitem'), '/srv srv xfs');
+  const width = async (name) => (await layers.getByText(name, { exact: true }).locator('xpath=ancestor::li[1]').boundingBox()).width;
+  const [whole, swap, rest] = [(await layers.boundingBox()).width, await width('swap partition · 512 GiB'), await width('b partition · 3.3 TiB')];
+  assert.ok(Math.abs(swap / whole - 512 / 3840) < 0.01 && swap + rest > whole * 0.98, `${swap} and ${rest} of ${whole}`);
+  await accessible(page, 'layers of disks');
   await picture(page, 'storage-declared');
   assert.deepEqual(complaints, []);
   await context.close();
@@ -572,6 +612,46 @@ test('an image is declared, and its missing file is uploaded in the browser', as
   await says(page.getByRole('status'), 'All files are there.');
   await says(page.locator('main header'), 'Ready');
   await admin('DELETE', 'images/small');
+  assert.deepEqual(complaints, []);
+  await context.close();
+});
+
+test('a boot grows on the page of its machine while it goes on, and its verdict with it', async () => {
+  const { page, context, complaints } = await person(chrome, url);
+  await login(page, 'eve', PASSWORD);
+  await page.goto('/ui/machines/web7/boots');
+  await says(page.getByRole('region', { name: 'Who listens' }), 'r1');
+  await page.evaluate(() => {
+    window.isTheSame = true;
+  });
+  const rack = connect(process.env.BOOTS);
+  const tell = (...entries) => rack.write(entries.map((entry) => `${JSON.stringify({ mac: '52:54:00:00:07:01', ...entry })}\n`).join(''));
+  const steps = page.getByRole('region', { name: /^Boot of / }).getByRole('row');
+  const verdict = page.getByRole('status', { name: 'Verdict' });
+  const offer = { service: 'dhcp', client: 'firmware', asked: 'DISCOVER, x86-64 UEFI', answered: 'OFFER 10.0.10.30, ipxe.efi' };
+
+  tell(offer);
+  await says(steps, 'OFFER 10.0.10.30');
+  await says(verdict, 'It was offered an address and did not ask for it');
+  await steps.nth(1).evaluate((row) => row.setAttribute('data-first', ''));
+
+  tell({ ...offer, asked: 'REQUEST 10.0.10.30', answered: 'ACK 10.0.10.30' }, { service: 'tftp', asked: 'ipxe.efi', answered: '1.1 MB in 0.4 s' });
+  await says(steps, '1.1 MB in 0.4 s');
+  await says(verdict, 'what it loaded asked for nothing');
+  await accessible(page, 'a boot that goes on');
+
+  tell({ service: 'http', asked: 'script of web7', answered: 'not answered: its address is of another rack', reason: 'token_refused' });
+  await says(steps, 'Token refused');
+  await says(verdict, 'It was refused its script');
+  await picture(page, 'boot-refused');
+
+  tell({ service: 'agent', asked: 'its task', answered: 'commission' });
+  await says(steps, 'commission');
+  await says(verdict, 'It booted: its agent was here');
+  assert.deepEqual(await steps.locator('td:nth-child(2)').allInnerTexts(), ['dhcp firmware DISCOVER, x86-64 UEFI', 'dhcp firmware REQUEST 10.0.10.30', 'tftp ipxe.efi', 'http script of web7', 'agent its task']);
+  assert.equal(await steps.nth(1).getAttribute('data-first'), '', 'the first row stays where it is');
+  assert.ok(await page.evaluate(() => window.isTheSame), 'nothing is loaded again');
+  rack.end();
   assert.deepEqual(complaints, []);
   await context.close();
 });
@@ -821,12 +901,13 @@ test('every page can be read by everybody, in both themes, and keeps to the poli
       await page.goto(`/ui/${route}`);
       await page.locator('main').locator('h1, h2').first().waitFor({ state: 'attached' });
       await page.waitForFunction(() => !document.body.textContent.includes('Reading…'));
-      await picture(page, route.replace(/\W+/g, '-'));
-      await accessible(page, route);
-      for (const width of [800, 1440]) {
+      const name = route.replace(/\W+/g, '-');
+      for (const [width, suffix] of [[1440, ''], [800, '-narrow']]) {
         await page.setViewportSize({ width, height: 900 });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
         assert.ok(!wide, `${route} scrolls sideways at ${width} pixels`);
+        await picture(page, name + suffix);
+        await accessible(page, `${route} at ${width} pixels`);
       }
     }
   };

@@ -37,12 +37,12 @@ export class Region {
   }
 }
 
-/** Requests to the API, as the admin whose token TOKEN is. */
-export function api(url, token) {
+/** Requests to the API, as the admin whose token TOKEN is, and as the tool `manager` if it is named. */
+export function api(url, token, manager) {
   return async (method, path, body) => {
     const answer = await fetch(`${url}/api/v1/${path}`, {
       method,
-      headers: { authorization: `Bearer ${token}`, ...(body && { 'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json' }) },
+      headers: { authorization: `Bearer ${token}`, ...(manager && { 'x-basalt-manager': manager }), ...(body && { 'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json' }) },
       body: body && JSON.stringify(body),
     });
     const said = await answer.text();

@@ -1,7 +1,7 @@
-// The declared network and disks of a machine, as rows.
+// The declared network of a machine, as rows.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { interfacesOf, usesOf } from '../../src/pages/machine/declared';
+import { interfacesOf } from '../../src/pages/machine/declared';
 
 test('interfaces come first, then bonds with their members, then VLANs with their parent', () => {
   const rows = interfacesOf({
@@ -15,22 +15,6 @@ test('interfaces come first, then bonds with their members, then VLANs with thei
       ['a', 'interface', [], 'link_up', undefined],
       ['bond0', 'bond 802.3ad', ['a', 'b'], 'link_up', undefined],
       ['bond0.10', 'VLAN 10', ['bond0'], 'static', '10.0.10.5'],
-    ],
-  );
-});
-
-test('disks come first, file systems with their mount points last', () => {
-  const rows = usesOf({
-    filesystems: { root: { device: 'md0', mount: '/' } },
-    raids: { md0: { level: 'raid1', members: ['a', 'b'], spares: ['c'] } },
-    disks: { a: { id: 'sda' } },
-  } as never);
-  assert.deepEqual(
-    rows.map(({ name, is, on, mount }) => [name, is, on, mount]),
-    [
-      ['a', 'disk', ['sda'], undefined],
-      ['md0', 'raid1', ['a', 'b', 'c (spare)'], undefined],
-      ['root', 'ext4', ['md0'], '/'],
     ],
   );
 });

@@ -12,6 +12,8 @@ const TITLES: Record<number, string> = { 1: 'The last hour', 24: 'The last day',
 const EVERY = 10_000;
 /** Times below the axis. */
 const TICKS = 5;
+/** The part of the axis in which a mark says in words what it is. */
+const ROOM = 0.15;
 /** Pixels of a drag that is one. */
 const DRAGGED = 8;
 const DAY = 86_400_000;
@@ -112,7 +114,9 @@ function Shown({ machine, mark: { from, to, until, at, says, count, tone, place 
   return (
     <li className={css.mark} style={style} data-tone={tone}>
       <Evidence machine={machine} place={place} title={title} label={`${absolute(at)} ${count > 1 ? `${count} events: ` : ''}${says.split('\n').slice(0, 3).join('; ')}`}>
-        <span className={css.span} style={{ width: whole > 0 ? `${((to - from) / whole) * 100}%` : '100%' }} />
+        <span className={css.span} style={{ width: whole > 0 ? `${((to - from) / whole) * 100}%` : '100%' }}>
+          {to - from > ROOM && says.split('\n')[0]}
+        </span>
       </Evidence>
     </li>
   );

@@ -6,13 +6,13 @@ import { Grid } from '../../parts/Grid';
 import { Failure, Loading } from '../../parts/Notice';
 import { Dot } from '../../parts/State';
 import { Time } from '../../parts/Time';
-import { capital, plain } from '../../parts/state';
+import { capital, plain, spaced } from '../../parts/state';
 import { absolute, clock } from '../../parts/time';
 import { useMachine } from './Machine';
 import css from './Machine.module.css';
 
 /** While it boots, each packet shows up within this time. */
-const EVERY = 2_000;
+const EVERY = 1_000;
 
 export function Boots() {
   return <BootLadders of={useMachine().metadata.name} />;
@@ -52,7 +52,7 @@ export function BootLadders({ of }: { of: string }) {
 
 function Verdict({ of }: { of: Schemas['Judgement'] }) {
   return (
-    <div className={css.verdict}>
+    <div className={css.verdict} role="status" aria-label="Verdict" data-calm={of.to_do.startsWith('nothing') || undefined}>
       <p>
         <b>{capital(plain(of.message))}.</b>
       </p>
@@ -90,7 +90,7 @@ function Ladder({ boot }: { boot: Schemas['Boot'] }) {
             <td>
               <span className="mono">{entry.answered}</span> {entry.address && <span className="mono muted">{entry.address}</span>}
             </td>
-            <td>{entry.reason}</td>
+            <td>{entry.reason && spaced(entry.reason)}</td>
             <td className="muted">{entry.rack}</td>
           </tr>
         ))}

@@ -29,7 +29,11 @@ export function DecisionsOf({ kind, plural, name }: { kind: string; plural: stri
   useEffect(() => meant.current?.scrollIntoView({ block: 'center' }), [isRead, of]);
   if (error) return <Failure error={error} again={() => void refetch()} />;
   if (!data) return <Loading inside />;
-  if (data.decisions.length === 0) return <Notice inside title="Nothing has been decided about it yet." />;
+  if (data.decisions.length === 0) return (
+      <Notice inside title="Nothing has been decided about it yet.">
+        <p className="muted">Each step that the region chooses for it stands here with its reason: power, commissioning, the machine of a deployment.</p>
+      </Notice>
+    );
   const replay = async () => {
     setFailed(undefined);
     try {

@@ -2,15 +2,12 @@ import type { Schemas } from '../../api/client';
 import { Chips, Copy, Facts } from '../../parts/Facts';
 import { Grid } from '../../parts/Grid';
 import { Notice } from '../../parts/Notice';
-import { Dot } from '../../parts/State';
-import { bytes, speed } from '../../parts/size';
-import { DeclaredNetwork, DeclaredStorage } from './Declared';
+import { bytes } from '../../parts/size';
 import { useMachine } from './Machine';
 import { attached } from './numa';
 import css from './Machine.module.css';
-import parts from '../../parts/parts.module.css';
 
-function Unknown({ what }: { what: string }) {
+export function Unknown({ what }: { what: string }) {
   return (
     <Notice inside title={`${what} is not known yet.`}>
       <p className="muted">The agent reads it when the machine is commissioned: when it boots by the network for the first time, or when it is asked to recommission.</p>
@@ -24,24 +21,29 @@ export function Hardware() {
   const { cpu, dmi, memory_bytes, memory_modules, pci, gpus, usb, tpm, secure_boot } = inventory;
   return (
     <>
-      <Facts
-        of={[
-          ['Architecture', inventory.architecture],
-          ['Firmware', inventory.firmware?.toUpperCase()],
-          ['Processor', cpu?.model],
-          ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
-          ['x86-64 level', cpu?.x86_64_level && `x86-64-v${cpu.x86_64_level}`],
-          ['Microcode', cpu?.microcode],
-          ['Memory', memory_bytes && bytes(memory_bytes)],
-          ['Manufacturer', dmi?.manufacturer],
-          ['Product', dmi?.product],
-          ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
-          ['BIOS', dmi?.bios_version],
-          ['TPM', tpm],
-          ['Secure boot', secure_boot === true ? 'on' : secure_boot === false ? 'off' : undefined],
-          ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
-        ]}
-      />
+      <div className={css.columns}>
+        <Facts
+          of={[
+            ['Processor', cpu?.model],
+            ['Sockets, cores, threads', cpu && [cpu.sockets, cpu.cores, cpu.threads].map((it) => it ?? '?').join(', ')],
+            ['Architecture', inventory.architecture],
+            ['x86-64 level', cpu?.x86_64_level && `x86-64-v${cpu.x86_64_level}`],
+            ['Microcode', cpu?.microcode],
+            ['Memory', memory_bytes && bytes(memory_bytes)],
+          ]}
+        />
+        <Facts
+          of={[
+            ['Manufacturer', dmi?.manufacturer],
+            ['Product', dmi?.product],
+            ['Serial', dmi?.serial && <Copy text={dmi.serial} />],
+            ['Firmware', [inventory.firmware?.toUpperCase(), dmi?.bios_version].filter(Boolean).join(', version ')],
+            ['Secure boot', secure_boot === true ? 'on' : secure_boot === false ? 'off' : undefined],
+            ['TPM', tpm],
+            ['BMC', inventory.bmc_present === true ? 'present' : inventory.bmc_present === false ? 'none' : undefined],
+          ]}
+        />
+      </div>
       <Modules of={(memory_modules ?? {}) as Record<string, Schemas['MemoryModule']>} />
       <Nodes of={inventory} />
       <Devices title="GPUs" of={gpus} />
@@ -129,132 +131,5 @@ function Devices({ title, of }: { title: string; of: object | null | undefined }
         ))}
       </ul>
     </section>
-  );
-}
-
-export function Network() {
-  const { spec, status } = useMachine();
-  const interfaces = Object.entries((status.inventory?.interfaces ?? {}) as Record<string, Schemas['Interface']>);
-  const others = Object.entries((status.inventory?.other_interfaces ?? {}) as Record<string, Schemas['OtherInterface']>);
-  const addresses = Object.entries((status.addresses ?? {}) as Record<string, string>);
-  if (interfaces.length + others.length === 0) {
-    return (
-      <>
-        <Unknown what="Its network" />
-        <DeclaredNetwork />
-      </>
-    );
-  }
-  const boots = (mac: string) => (spec.boot_macs ?? []).some((it) => it.toLowerCase() === mac.toLowerCase());
-  return (
-    <>
-      <Grid label="Interfaces" heads={['interface', 'link', 'MAC', 'addresses', 'neighbour', 'driver, firmware']}>
-        {interfaces.map(([name, it]) => (
-          <tr key={name}>
-            <td className="mono">{name}</td>
-            <td>
-              <Link up={it.link} mbps={it.speed_mbps} />
-            </td>
-            <td>
-              <Copy text={it.mac} /> {boots(it.mac) && <span className={parts.chip}>boots</span>}
-            </td>
-            <td>
-              {addresses
-                .filter(([of]) => of === name || of.startsWith(`${name}/`))
-                .map(([of, address]) => (
-                  <Copy key={of} text={address} />
-                ))}
-            </td>
-            <td>
-              <Neighbours of={Object.values((it.neighbours ?? {}) as Record<string, Schemas['Neighbour']>)} />
-            </td>
-            <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
-          </tr>
-        ))}
-        {others.map(([name, it]) => (
-          <tr key={name}>
-            <td className="mono">{name}</td>
-            <td>
-              <Link up={it.link} mbps={it.speed_mbps} />
-            </td>
-            <td>{it.hardware_address && <Copy text={it.hardware_address} />}</td>
-            <td className="muted">{it.technology}</td>
-            <td />
-            <td className="muted">{[it.driver, it.firmware].filter(Boolean).join(' · ')}</td>
-          </tr>
-        ))}
-      </Grid>
-      <DeclaredNetwork />
-    </>
-  );
-}
-
-/** Devices at the other end of a link, as they announce themselves by LLDP or CDP: name and port, the untagged VLAN. */
-function Neighbours({ of }: { of: Schemas['Neighbour'][] }) {
-  return (
-    <ul>
-      {of.map(({ protocol, chassis_id, port_id, system_name, port_description, native_vlan }) => (
-        <li key={`${protocol} ${chassis_id} ${port_id}`} title={[protocol.toUpperCase(), chassis_id, port_description].filter(Boolean).join(' · ')}>
-          <span className="mono">
-            {system_name || chassis_id} {port_id}
-          </span>
-          {native_vlan && <span className="muted"> · VLAN {native_vlan}</span>}
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function Link({ up, mbps }: { up?: boolean | null; mbps?: number | null }) {
-  if (up === null || up === undefined) return <span className="faint">unknown</span>;
-  return (
-    <span className={css.row}>
-      <Dot tone={up ? 'ok' : 'off'} /> {up ? (mbps ? speed(mbps) : 'up') : 'down'}
-    </span>
-  );
-}
-
-const HEALTH: Record<string, 'ok' | 'wait' | 'bad'> = { passed: 'ok', degraded: 'wait', failed: 'bad' };
-
-export function Storage() {
-  const { status } = useMachine();
-  const disks = Object.entries((status.inventory?.disks ?? {}) as Record<string, Schemas['Disk']>);
-  if (disks.length === 0) {
-    return (
-      <>
-        <Unknown what="Its storage" />
-        <DeclaredStorage />
-      </>
-    );
-  }
-  const largest = Math.max(...disks.map(([, disk]) => disk.size_bytes));
-  return (
-    <>
-      <ul className={css.disks}>
-        {disks.map(([name, disk]) => (
-          <li key={name} className={css.disk}>
-            <p className={css.diskname}>
-              <b className="mono">{name}</b>
-              <span>{bytes(disk.size_bytes)}</span>
-              <span className="muted">{[disk.model, disk.transport, disk.rotational === true && 'rotational', disk.rotational === false && 'flash', disk.firmware && `firmware ${disk.firmware}`].filter(Boolean).join(' · ')}</span>
-              {disk.health && (
-                <span className={css.row} title="The disk's report of its own health (SMART)">
-                  <Dot tone={HEALTH[disk.health] ?? 'off'} /> {disk.health === 'passed' ? 'healthy' : disk.health}
-                </span>
-              )}
-              {disk.serial && <Copy text={disk.serial} />}
-            </p>
-            <div className={css.bar} style={{ width: `${Math.max(4, (100 * disk.size_bytes) / largest)}%` }} />
-            <p className="muted">
-              {disk.marker
-                ? `Basalt's marker: ${disk.marker.state}, attempt ${disk.marker.attempt}`
-                : "No marker of Basalt's: what is on it is not ours, and is not erased without a word"}
-              {disk.marker && <Copy text={disk.marker.machine} shown={` of machine ${disk.marker.machine}`} />}
-            </p>
-          </li>
-        ))}
-      </ul>
-      <DeclaredStorage />
-    </>
   );
 }

@@ -7,6 +7,7 @@ import { useCommands } from '../../app/commands';
 import { MACHINE_TABS } from '../../app/routes';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
+import { Manager } from '../../parts/Manager';
 import { Failure, Loading } from '../../parts/Notice';
 import { StateLine } from '../../parts/State';
 import { Time } from '../../parts/Time';
@@ -77,11 +78,7 @@ function Head({ machine }: { machine: MachineObject }) {
       <div className={css.line}>
         <h1 className="mono">{name}</h1>
         {machine.spec.locked && <span className={parts.chip}>locked</span>}
-        {machine.metadata.manager && (
-          <span className="muted" title="This tool declared it; another one that changes it is asked first">
-            managed by {machine.metadata.manager}
-          </span>
-        )}
+        <Manager of={machine.metadata.manager} />
         {may && (
           <span className={css.actions}>
             <Operations machine={machine} />

@@ -77,35 +77,23 @@ export function Conditions({ of }: { of: Schemas['Condition'][] }) {
   return (
     <section className={css.part} aria-labelledby="conditions">
       <h2 id="conditions">Conditions</h2>
-      <ul className={css.list}>
-        {[...byMessage(of)].map(([message, said]) => (
-          <li key={message}>
+      <ul className={css.conditions}>
+        {of.map((it, place) => (
+          <li key={it.type}>
             <span className={css.row}>
-              {said.map((it) => (
-                <span key={it.type} className={css.row}>
-                  <Dot tone={it.type === 'Stalled' && !good(it) ? 'bad' : it.type === 'Progressing' && good(it) ? 'busy' : good(it) ? 'ok' : 'off'} />
-                  <b>{it.type}</b>
-                  <span>{it.status}</span>
-                  <span className="muted">
-                    since <Time at={it.since} />
-                    {it.deadline && <> · until {until(it.deadline, Date.now())}</>}
-                  </span>
-                </span>
-              ))}
+              <Dot tone={it.type === 'Stalled' && !good(it) ? 'bad' : it.type === 'Progressing' && good(it) ? 'busy' : good(it) ? 'ok' : 'off'} />
+              <b>{it.type}</b>
             </span>
-            <p className="muted">
-              <Words of={plain(message)} />
-            </p>
+            <span>{it.status}</span>
+            <span className="muted">
+              since <Time at={it.since} />
+              {it.deadline && <> · until {until(it.deadline, Date.now())}</>}
+            </span>
+            {/* What several conditions say is said once. */}
+            <span className="muted">{of.findIndex(({ message }) => message === it.message) === place ? <Words of={plain(it.message)} /> : 'the same'}</span>
           </li>
         ))}
       </ul>
     </section>
   );
-}
-
-/** What several conditions say is said once. */
-function byMessage(of: Schemas['Condition'][]): Map<string, Schemas['Condition'][]> {
-  const all = new Map<string, Schemas['Condition'][]>();
-  for (const it of of) all.set(it.message, [...(all.get(it.message) ?? []), it]);
-  return all;
 }

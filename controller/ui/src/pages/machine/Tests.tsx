@@ -50,7 +50,7 @@ export function Tests() {
       <Grid label="Findings" heads={['test', 'device', 'finding', 'figures', 'ended']}>
         {data.items.map((row) => [
           <tr key={keyOf(row)}>
-            <td>
+            <td className={css.whole}>
               <button type="button" className={`${css.open} mono`} aria-expanded={keyOf(row) === of} onClick={() => turn(keyOf(row))}>
                 {row.script}
               </button>

@@ -51,7 +51,7 @@ export function TimelineOf({ kind, plural, name, uid }: { kind: string; plural: 
             </td>
             <td className="muted">{entry.kind}</td>
             <td>
-              {plain(entry.message)}
+              {worded(entry)}
               {errorOf(entry) && <span className={parts.bad}>: {errorOf(entry)}</span>}
             </td>
             <td className="muted">{entry.source}</td>
@@ -62,6 +62,9 @@ export function TimelineOf({ kind, plural, name, uid }: { kind: string; plural: 
     </>
   );
 }
+
+/** An operation begins its message with its verb: `run_script was asked for`. */
+const worded = ({ kind, message }: Entry): string => plain(kind === 'step' ? message.replace(/^[a-z]+(_[a-z]+)+/, (verb) => verb.replaceAll('_', ' ')) : message);
 
 /** Why a step failed. */
 const errorOf = ({ data }: Entry): string | undefined => (data as { error?: string } | undefined)?.error;

@@ -9,6 +9,7 @@ import { type Place, pageOf, placeOf, placeOfKind } from '../../app/sections';
 import { useWrites } from '../../app/who';
 import { Button } from '../../parts/Button';
 import { Chips, Copy, Facts } from '../../parts/Facts';
+import { Manager } from '../../parts/Manager';
 import { Failure, Loading, Notice } from '../../parts/Notice';
 import { StateLine } from '../../parts/State';
 import { Time } from '../../parts/Time';
@@ -71,7 +72,7 @@ function Shown({ place: { kind, plural }, name }: { place: Place; name: string }
       <header className={css.head}>
         <div className={css.line}>
           <h1 className="mono">{name}</h1>
-          {object.metadata.manager && <span className="muted">managed by {object.metadata.manager}</span>}
+          <Manager of={object.metadata.manager} />
           {plural === 'discoveries' && <Accept status={object.status} />}
           {may && described?.declarable !== false && (
             <span className={css.actions}>

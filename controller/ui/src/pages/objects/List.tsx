@@ -13,7 +13,7 @@ import { Failure, Loading, Notice } from '../../parts/Notice';
 import { StateLine } from '../../parts/State';
 import { Time } from '../../parts/Time';
 import { type Column, Table } from '../../parts/Table';
-import { spaced, stateOf } from '../../parts/state';
+import { type Tone, spaced, stateOf } from '../../parts/state';
 import { DeclareButton } from '../DeclareButton';
 import { NoMatch } from '../NoMatch';
 import { JoinToken } from './JoinToken';
@@ -23,7 +23,15 @@ import parts from '../../parts/parts.module.css';
 export function List() {
   const { plural = '' } = useParams({ strict: false }) as { plural?: string };
   const place = placeOf(plural);
-  if (!place) return <Notice title={`There is no page ${plural}.`} />;
+  if (!place) {
+    return (
+      <Notice title={`There is no page ${plural}.`}>
+        <p>
+          Ctrl-K finds pages, machines and MACs. Or go to <Link to="/machines">the machines</Link>.
+        </p>
+      </Notice>
+    );
+  }
   const siblings = sectionOf(plural)?.places ?? [];
   return (
     <>
@@ -77,7 +85,8 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
       )}
       {!isEmpty && (
         <p className={css.answer} role="status">
-          <b>{every ? objects.length : `${matches.length} of ${objects.length}`}</b> <span className="muted">{SAYS[plural] ?? described?.says}</span>
+          <b>{every ? `${objects.length} ${low(objects.length === 1 ? spaced(kind) : title)}` : `${matches.length} of ${objects.length}`}</b>
+          {told(matches)} <span className="muted">· {SAYS[plural] ?? described?.says}</span>
         </p>
       )}
       {isEmpty ? (
@@ -97,6 +106,13 @@ function Objects({ place: { kind, plural, title } }: { place: Place }) {
       )}
     </>
   );
+}
+
+/** How many of them wait for a person, and how many have failed. */
+function told(objects: readonly BasaltObject[]): string {
+  const count = (tone: Tone) => objects.filter((it) => stateOf(it).tone === tone).length;
+  const [waiting, failed] = [count('wait'), count('bad')];
+  return [waiting > 0 && ` · ${waiting} ${waiting === 1 ? 'waits' : 'wait'} for a person`, failed > 0 && ` · ${failed} ${failed === 1 ? 'has' : 'have'} failed`].filter(Boolean).join('');
 }
 
 /** The specs of these kinds are only what people add to what racks tell, so their words say little of the list. */
@@ -135,19 +151,33 @@ const STATUS: Record<string, string[]> = {
   discoveries: ['sort', 'mac', 'addresses', 'vlan', 'last_seen_at'],
   subnets: ['used', 'free'],
 };
-const MOST = 5;
+/** The sum of the widths of columns that a window of 1440 pixels shows, gaps among them. */
+const ROOM = 1224;
+const GAP = 12;
+/** Numbers take less room than names. */
+const NARROW = ['used', 'free'];
+/** Texts of many lines. */
+const LONG = ['content'];
 
 /** As heads of columns are written; what is said by its letters stays as it is. */
 const low = (title: string): string => (/^[A-Z]{2}/.test(title) ? title : title.charAt(0).toLowerCase() + title.slice(1));
 
 function columnsOf(plural: string, described: Kind | undefined, objects: readonly BasaltObject[]): Column<BasaltObject>[] {
   const has = (name: string) => objects.some(({ spec }) => scalars(spec[name]).length > 0);
-  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description');
+  const spec = (described?.spec ?? []).filter(({ name }) => has(name) && name !== 'description' && !LONG.includes(name) && !STATUS[plural]?.includes(name));
   const text = (value: Json | undefined) => {
     const all = value && typeof value === 'object' && !Array.isArray(value) ? Object.values(value).flatMap(scalars) : scalars(value);
     return all.join(', ');
   };
-  const described_ = has('description') ? [{ name: 'description' }] : [];
+  const widthOf = (name: string) => (name === 'description' ? 200 : NARROW.includes(name) ? 72 : 128);
+  const told = STATUS[plural] ?? [];
+  // Name, state and manager are always there, and so is a description. Other fields are there as far as they fit.
+  let room = ROOM - [200, 240, 88, ...told.map(widthOf), ...(has('description') ? [widthOf('description')] : [])].reduce((sum, width) => sum + width + GAP, 0);
+  const fitting = spec.filter(({ name }) => {
+    room -= widthOf(name) + GAP;
+    return room >= 0;
+  });
+  const shown = [...fitting, ...(has('description') ? [{ name: 'description' }] : [])];
   return [
     {
       key: 'name',
@@ -161,18 +191,18 @@ function columnsOf(plural: string, described: Kind | undefined, objects: readonl
       ),
     },
     { key: 'state', title: 'state', width: 240, grows: true, by: (it) => stateOf(it).word, cell: (it) => <StateLine state={stateOf(it)} /> },
-    ...(STATUS[plural] ?? []).map((name) => ({
+    ...told.map((name) => ({
       key: name,
       title: low(spaced(name)),
-      width: 120,
+      width: widthOf(name),
       by: ({ status }: BasaltObject) => text(status[name] as Json) || undefined,
       cell: ({ status }: BasaltObject) =>
         /(_at|_seen)$/.test(name) ? <Time at={status[name] as string} /> : <span className="mono">{text(status[name] as Json)}</span>,
     })),
-    ...[...spec, ...described_].slice(0, MOST).map(({ name }) => ({
+    ...shown.map(({ name }) => ({
       key: name,
       title: low(spaced(name)),
-      width: name === 'description' ? 200 : 128,
+      width: widthOf(name),
       by: (it: BasaltObject) => text(it.spec[name]) || undefined,
       cell: (it: BasaltObject) => <span title={text(it.spec[name])}>{text(it.spec[name])}</span>,
     })),

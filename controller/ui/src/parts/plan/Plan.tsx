@@ -11,6 +11,7 @@ import { TagChanges } from '../TagChanges';
 import { Words } from '../Words';
 import { plain } from '../state';
 import { type Outcome, type Proposal, type Tried, alikeOf, carryOut, countsOf, doingOf, doneOf, retry, toldOf, tryOut, verbOf } from './proposal';
+import { written } from './value';
 import css from './Plan.module.css';
 import parts from '../parts.module.css';
 
@@ -144,7 +145,7 @@ function Shown({ tried }: { tried: Tried }) {
   const changing = tried.outcomes.filter(({ action, refused }) => !refused && action !== 'unchanged');
   return (
     <>
-      {tried.summary && <p className={css.summary}>{tried.summary}</p>}
+      {tried.summary && <p className={css.summary}>{counted(tried.summary)}</p>}
       <ul className={css.follows}>
         {tried.disks.length > 0 && (
           <li>
@@ -183,6 +184,9 @@ function Shown({ tried }: { tried: Tried }) {
     </>
   );
 }
+
+/** The counts of a summary without those of nothing: `0 created, 1 changed.` */
+const counted = (summary: string): string => summary.replace(/\b0 [a-z]+(, |(?=\.))/g, '').replace(/, (?=\.)/, '');
 
 /** Reasons for which many cannot take it, each with its count. The names stand in it. */
 function Reasons({ of }: { of: Outcome[] }) {
@@ -238,9 +242,9 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
               {plan.changes.map(({ pointer, old, new: next, effect }) => (
                 <tr key={pointer}>
                   <td className="mono">{pointer}</td>
-                  <td className={css.old}>{shown(old)}</td>
-                  <td className={css.new}>{shown(next)}</td>
-                  <td className="muted">{effect === 'live' || effect === 'none' ? 'effect at once' : `a ${effect}`}</td>
+                  <td className={css.old}>{written(old)}</td>
+                  <td className={css.new}>{written(next)}</td>
+                  <td className="muted">{TAKES[effect]}</td>
                 </tr>
               ))}
             </tbody>
@@ -267,10 +271,8 @@ function Change({ of: { of, name, action, plan } }: { of: Outcome }) {
   );
 }
 
-function shown(value: unknown): string {
-  if (value === undefined || value === null) return '—';
-  return typeof value === 'string' ? value : JSON.stringify(value);
-}
+/** What a change takes. */
+const TAKES: Record<Schemas['FieldChange']['effect'], string> = { none: 'effect at once', live: 'effect at once', reboot: 'a reboot', redeploy: 'a new install', replace: 'a new object' };
 
 function Advisories({ of }: { of: Schemas['Advisory'][] }) {
   return (
