@@ -77,7 +77,7 @@ async fn measure(count: u16) -> Result<()> {
     Ok(())
 }
 
-/// What the first machines that became no Machine did.
+/// The events of the first machines that became no Machine.
 async fn behind(fleet: &Fleet, strangers: &[SimMachine]) -> String {
     let known: BTreeSet<String> =
         fleet.list("machines").await.iter().map(|machine| machine.metadata.name.to_string()).collect();

@@ -1,4 +1,4 @@
-//! What every handler uses: the store, the estate, the planner's policy, and the state that this process keeps.
+//! The services and data of every handler: store, estate, policy of the planner, and state of this process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The engine's driver: it reads the estate and its objects, plans, does the next step, and tells racks what they need.
+//! The engine's driver reads objects, plans, does the next step, and writes the documents for racks.
 //!
 //! The rooms stand in an order, and each imports only from those above it ([`ROOMS`]):
 //!
@@ -8,10 +8,10 @@
 //! | [`topology`] | the estate: everything that is the same for all machines, kept in memory |
 //! | [`zones`] | zones of the DNS: their content, and their publication |
 //! | [`machine`] | the planner's input: the data of one machine, read from the store and computed |
-//! | [`entries`] | what racks are told: their concerns, and the entries of machines |
-//! | `tasks` | what the tasks of installed systems are told: packages, logs, proxy |
+//! | [`entries`] | the documents for racks: concerns, and the entries of machines |
+//! | `tasks` | the data of tasks beside the plan: packages, logs, proxy |
 //! | [`allocate`] | machines for deployments, decided in rounds |
-//! | [`context`] | what every handler uses |
+//! | [`context`] | the services and data of every handler |
 //! | [`poison`] | objects whose handling fails |
 //! | [`reconcile`] | the reconciliation of one object of each kind |
 //! | [`wake`] | wake-ups of objects that depend on changed ones |

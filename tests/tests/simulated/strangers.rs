@@ -94,7 +94,7 @@ async fn many_strangers_at_once_wait_for_their_turns_and_each_becomes_one_machin
     for rack in [1, 2] {
         fleet.site.rack_holds(rack, "boot", "2 at once").await.expect("the rack knows the bounds");
     }
-    // Those that wait ask a hundred times in a second: a machine that is told to wait asks for as long as it takes.
+    // A machine without a turn asks a hundred times in a second, and goes on until its turn.
     let often = |options: &mut MachineOptions| options.pause = Duration::from_millis(10);
     let strangers: Vec<_> = (1..=MANY).map(|number| fleet.machine(number, Firmware::Uefi, often)).collect();
     let began = Instant::now();

@@ -64,7 +64,7 @@ pub trait Machinery: Send + Sync + 'static {
         others: Option<&'a Arc<Overlay>>,
     ) -> Answer<'a, Vec<PlanReport>>;
 
-    /// The machines that deployments would get with these specs: one decision for them and for all other deployments without a machine.
+    /// The machines that deployments would get with these specs. One decision is made for all deployments without a machine.
     /// Deployments that have a machine are left out. `others` are changed together with them.
     fn choose<'a>(
         &'a self,

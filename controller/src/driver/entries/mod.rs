@@ -1,4 +1,4 @@
-//! What racks are told: their concerns, rendered from the topology and composed of entries.
+//! The documents for racks: concerns, rendered from the topology and composed of entries.
 //!
 //! | module | is |
 //! | --- | --- |

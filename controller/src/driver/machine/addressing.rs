@@ -1,4 +1,4 @@
-//! Addresses of deployments' interfaces: those that are declared, and those that they have.
+//! Addresses of deployments' interfaces, declared and present.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The entries of one machine in racks' concerns: their names, the racks that have them, and what these have applied.
+//! The entries of one machine in racks' concerns: names, racks, and the action that racks have applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the tasks of systems are told beside their plan: package repositories, log receivers, the proxy, and the token of reports.
+//! The data of tasks beside the plan: package repositories, log receivers, the proxy, and the token of reports.
 
 pub(crate) mod packages;
 pub(crate) mod proxy;

@@ -1,4 +1,4 @@
-//! Tags: which machines have them by their expressions, and what they add to a machine. Pure.
+//! Tags: the machines that have a tag by its expression, and the kernel options of tags. Pure.
 //!
 //! This region may refuse a stored expression, if a version with other limits accepted it. No machine is evaluated with such an expression.
 

@@ -1,4 +1,4 @@
-//! One turn of the loop over one machine: does the next step of its plan, and writes its status.
+//! One turn of the loop over one machine: the next step of the plan, then the status.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
