@@ -45,7 +45,7 @@ impl World {
         status["observed_generation"] = json!(observed);
         store.write_status(lease, observed, &status).await.expect("it is written");
         for lease in &leases {
-            store.finish(lease, basalt_db::Then::Again(Duration::ZERO)).await.expect("it is given back");
+            store.finish(lease, basalt_db::Requeue::After(Duration::ZERO)).await.expect("it is given back");
         }
     }
 

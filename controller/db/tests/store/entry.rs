@@ -3,7 +3,7 @@
 use crate::common::{machine, open, put};
 use basalt_api::values::{Epoch, Generation, RackId, Uid};
 use basalt_db::testing::clock::Hand;
-use basalt_db::{ConcernAck, ConcernWrite, Key, NewEntry, Precondition, Progress, Store, Then};
+use basalt_db::{ConcernAck, ConcernWrite, Key, NewEntry, Precondition, Progress, Requeue, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl World {
         let mut woken = BTreeSet::new();
         for lease in self.store.claim(Uid::generate(), 10, Duration::from_secs(30)).await.unwrap() {
             woken.insert(self.store.get_by_uid(lease.uid).await.unwrap().unwrap().name);
-            self.store.finish(&lease, Then::Rest).await.unwrap();
+            self.store.finish(&lease, Requeue::WhenWoken).await.unwrap();
         }
         woken
     }

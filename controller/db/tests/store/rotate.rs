@@ -4,7 +4,7 @@ use crate::common::{decision, machine, open, put};
 use basalt_api::agent::BmcDriver;
 use basalt_api::values::{Attempt, Epoch, Generation, MachineId, RackId, Uid};
 use basalt_db::rotate::{Rotated, rotate};
-use basalt_db::{Announcement, BmcDestination, NewBmcAccount, NewEntry, SealKey, Store, StoreError, Then};
+use basalt_db::{Announcement, BmcDestination, NewBmcAccount, NewEntry, Requeue, SealKey, Store, StoreError};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ async fn arm(store: &Store, machine: MachineId, attempt: u64) -> Result<(), Stor
     };
     let announced = store.announce(&step).await;
     for lease in &leases {
-        store.finish(lease, Then::Rest).await?;
+        store.finish(lease, Requeue::WhenWoken).await?;
     }
     announced.map(drop)
 }

@@ -3,7 +3,7 @@
 use crate::common::{machine, network, open, put};
 use basalt_api::values::{Attempt, RackId, Timestamp, Uid};
 use basalt_db::testing::clock::Hand;
-use basalt_db::{FORGET, MADE, MOST_OF_VLAN, NewFact, STRANGER, Store, StrangerSeen, Then};
+use basalt_db::{FORGET, MADE, MOST_OF_VLAN, NewFact, Requeue, STRANGER, Store, StrangerSeen};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -108,7 +108,7 @@ impl Racks {
     async fn due(&self) -> BTreeSet<Uid> {
         let leases = self.store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.unwrap();
         for lease in &leases {
-            self.store.finish(lease, Then::Rest).await.unwrap();
+            self.store.finish(lease, Requeue::WhenWoken).await.unwrap();
         }
         leases.into_iter().map(|lease| lease.uid).collect()
     }

@@ -4,7 +4,7 @@ use crate::common::{machine, open, put};
 use basalt_api::values::{Timestamp, Uid};
 use basalt_db::testing::clock::Hand;
 use basalt_db::wake::TURNS;
-use basalt_db::{Key, Precondition, Store, Then};
+use basalt_db::{Key, Precondition, Requeue, Store};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Fleet {
             let object = self.store.get_by_uid(lease.uid).await.unwrap().unwrap();
             let status = json!({"conditions": conditions});
             self.store.write_status(lease, object.generation, &status).await.unwrap();
-            self.store.finish(lease, Then::Rest).await.unwrap();
+            self.store.finish(lease, Requeue::WhenWoken).await.unwrap();
         }
         leases.into_iter().map(|lease| lease.uid).collect()
     }
@@ -100,7 +100,7 @@ async fn a_spec_that_no_status_knows_and_a_wished_deletion_make_an_object_open()
     fleet.store.request_deletion("Machine", Key::Name("m1"), Precondition::None, false).await.unwrap();
     // The wake-ups of these changes are lost.
     for lease in fleet.store.claim(Uid::generate(), 10, LEASE).await.unwrap() {
-        fleet.store.finish(&lease, Then::Rest).await.unwrap();
+        fleet.store.finish(&lease, Requeue::WhenWoken).await.unwrap();
     }
     let free = (0..TURNS).map(|turn| fleet.store.enqueue_turn(turn));
     let mut scanned = Vec::new();
@@ -108,7 +108,7 @@ async fn a_spec_that_no_status_knows_and_a_wished_deletion_make_an_object_open()
         scan.await.unwrap();
         let leases = fleet.store.claim(Uid::generate(), 10, LEASE).await.unwrap();
         for lease in &leases {
-            fleet.store.finish(lease, Then::Rest).await.unwrap();
+            fleet.store.finish(lease, Requeue::WhenWoken).await.unwrap();
         }
         scanned.extend(leases.into_iter().map(|lease| lease.uid));
     }

@@ -7,7 +7,7 @@ use basalt_api::values::{
 use basalt_db::testing::clock::Hand;
 use basalt_db::{
     AddressWish, Addressed, Allocation, Announced, Announcement, ConcernHead, ConcernWrite, EventQuery,
-    Given, Joined, Key, NewFact, Precondition, StatusWrite, StepEnd, StoreError, Then,
+    Given, Joined, Key, NewFact, Precondition, Requeue, StatusWrite, StepEnd, StoreError,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ async fn a_wake_up_during_handling_is_not_lost() {
     assert_eq!((lease.kind.as_str(), lease.uid), ("Machine", uid));
     assert!(store.claim(me, 10, LEASE).await.unwrap().is_empty(), "nobody else gets it meanwhile");
     store.enqueue(uid, Duration::ZERO).await.unwrap();
-    store.finish(&lease, Then::Rest).await.unwrap();
+    store.finish(&lease, Requeue::WhenWoken).await.unwrap();
     let [again] = store.claim(me, 10, LEASE).await.unwrap().try_into().unwrap();
     assert!(again.epoch > lease.epoch);
-    store.finish(&again, Then::Rest).await.unwrap();
+    store.finish(&again, Requeue::WhenWoken).await.unwrap();
     assert!(store.claim(me, 10, LEASE).await.unwrap().is_empty());
     assert_eq!(store.next_due().await.unwrap(), None);
 }
@@ -42,7 +42,7 @@ async fn a_handler_whose_lease_ran_out_can_write_nothing() {
     let status = json!({"observed_generation": 1});
     let refused = store.write_status(&late, Generation::new(1), &status).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })));
-    assert!(matches!(store.finish(&late, Then::Rest).await, Err(StoreError::Fenced { .. })));
+    assert!(matches!(store.finish(&late, Requeue::WhenWoken).await, Err(StoreError::Fenced { .. })));
     assert!(matches!(store.extend(&late, LEASE).await, Err(StoreError::Fenced { .. })));
     store.extend(&now, LEASE).await.unwrap();
     let written = store.write_status(&now, Generation::new(1), &status).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_handler_whose_lease_ran_out_can_write_nothing() {
     assert_eq!(store.announce(&announcement(&now)).await.unwrap(), Announced::Yes(id), "again is the same");
     let object = store.get("Machine", Key::Name("m")).await.unwrap();
     assert_eq!((object.generation.get(), object.observed_generation.get()), (1, 1));
-    store.finish(&now, Then::Again(Duration::from_secs(60))).await.unwrap();
+    store.finish(&now, Requeue::After(Duration::from_secs(60))).await.unwrap();
     assert!(store.next_due().await.unwrap().unwrap() > Duration::from_secs(50));
 }
 
@@ -142,7 +142,7 @@ async fn what_cannot_be_worked_on_rests_and_its_attempts_are_counted_until_it_co
     assert!(store.claim(Uid::generate(), 1, LEASE).await.unwrap().is_empty(), "it rests");
     store.enqueue(lease.uid, Duration::ZERO).await.unwrap();
     let [lease] = store.claim(Uid::generate(), 1, LEASE).await.unwrap().try_into().unwrap();
-    store.finish(&lease, Then::Rest).await.unwrap();
+    store.finish(&lease, Requeue::WhenWoken).await.unwrap();
     assert!(store.failing_gauges().await.unwrap().is_empty());
 }
 
@@ -260,7 +260,7 @@ async fn what_rests_for_hours_is_taken_up_when_it_is_woken_whenever_the_last_sca
     let store = store().await;
     let machine = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
     for lease in store.claim(Uid::generate(), 10, LEASE).await.unwrap() {
-        store.finish(&lease, Then::Again(Duration::from_secs(7200))).await.unwrap();
+        store.finish(&lease, Requeue::After(Duration::from_secs(7200))).await.unwrap();
     }
     store.enqueue_all().await.unwrap();
     assert_eq!(store.claim(Uid::generate(), 10, LEASE).await.unwrap().len(), 0, "it rests");
@@ -288,7 +288,7 @@ async fn facts_are_stored_once_however_often_they_are_delivered() {
     let machine = put(&store, "Machine", "m", machine("52:54:00:00:00:01")).await.unwrap().object.uid;
     let rack = RackId::from(put(&store, "Rack", "r1", json!({})).await.unwrap().object.uid);
     for lease in store.claim(Uid::generate(), 10, LEASE).await.unwrap() {
-        store.finish(&lease, Then::Rest).await.unwrap();
+        store.finish(&lease, Requeue::WhenWoken).await.unwrap();
     }
     let spool = *Uid::generate().get().as_bytes();
     let deliver = async |seqs: &[u64]| {

@@ -2,7 +2,7 @@
 
 use crate::common::{machine, open, put};
 use basalt_api::values::{DeploymentId, Epoch, MachineId, Timestamp, Uid};
-use basalt_db::{Allocation, Given, HostName, NameSources, Published, Store, Then, recover};
+use basalt_db::{Allocation, Given, HostName, NameSources, Published, Requeue, Store, recover};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn a_serial_rises_with_other_content_alone_and_a_writer_that_read_too_earl
 async fn due(store: &Store) -> BTreeSet<Uid> {
     let leases = store.claim(Uid::generate(), 100, Duration::from_secs(60)).await.unwrap();
     for lease in &leases {
-        store.finish(lease, Then::Rest).await.unwrap();
+        store.finish(lease, Requeue::WhenWoken).await.unwrap();
     }
     leases.into_iter().map(|lease| lease.uid).collect()
 }
