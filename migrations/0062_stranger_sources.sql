@@ -1,4 +1,2 @@
--- The racks that reported an undeclared machine, the last one at the end.
+-- All racks that reported an undeclared machine; `source` is the last one.
 alter table stranger add column sources text[] not null default '{}';
-update stranger set sources = array[source];
-alter table stranger alter column sources drop default, drop column source;

@@ -88,12 +88,8 @@ impl Stranger {
     /// The rack that reported it last.
     #[must_use]
     pub fn rack(&self) -> &str {
-        last(&self.sources)
+        self.sources.last().map_or("", String::as_str)
     }
-}
-
-fn last(sources: &[String]) -> &str {
-    sources.last().map_or("", String::as_str)
 }
 
 struct StrangerRow {
@@ -171,7 +167,7 @@ pub(crate) async fn note(
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
     // Locked: a Discovery that is assigned to a row meanwhile reads it after this change, or is woken by it.
     let same = sqlx::query!(
-        r#"select id, discovery, has_inventory, sources from stranger
+        r#"select id, discovery, has_inventory, array_append(array_remove(sources, source), source) as "sources!" from stranger
            where board = $2 or (boot_mac = any($1::text[]::macaddr[])
              and id = (select stranger from stranger_mac where mac = $3::text::macaddr)) order by id for update"#,
         &macs,
@@ -198,9 +194,11 @@ pub(crate) async fn note(
     if let Some(first) = same.first().filter(|first| first.has_inventory && !has_inventory) {
         // An inspection that failed says less than the one before.
         let seen = sqlx::query!(
-            "update stranger set sources = $2, address = coalesce($3::text::inet, address), last_seen = clock_timestamp() where id = $1",
+            "update stranger set sources = $2, source = $3, address = coalesce($4::text::inet, address), last_seen = clock_timestamp()
+             where id = $1",
             first.id,
             &sources,
+            source,
             address
         );
         seen.execute(&mut *tx).await?;
@@ -212,8 +210,8 @@ pub(crate) async fn note(
             let others: Vec<i64> = same.iter().skip(1).map(|it| it.id).collect();
             sqlx::query!("delete from stranger where id = any($1)", &others).execute(&mut *tx).await?;
             let update = sqlx::query!(
-                "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, sources = $5,
-                   address = coalesce($6::text::inet, address), vlan = coalesce($7, vlan), has_inventory = $8,
+                "update stranger set boot_mac = $2::text::macaddr, board = $3, body = $4, sources = $5, source = $6,
+                   address = coalesce($7::text::inet, address), vlan = coalesce($8, vlan), has_inventory = $9,
                    last_seen = clock_timestamp()
                  where id = $1",
                 first.id,
@@ -221,6 +219,7 @@ pub(crate) async fn note(
                 seen.board,
                 seen.result,
                 &sources,
+                source,
                 address,
                 vlan,
                 has_inventory
@@ -236,15 +235,16 @@ pub(crate) async fn note(
             };
             woken.extend(given_way);
             let insert = sqlx::query_scalar!(
-                "insert into stranger (name, boot_mac, board, body, sources, address, vlan, has_inventory)
+                "insert into stranger (name, boot_mac, board, body, sources, source, address, vlan, has_inventory)
                  select case when exists (select from stranger o where o.name = n.name) then n.name || '-' || nextval('attempt') else n.name end,
-                   $1::text::macaddr, $2, $3, $4, $5::text::inet, $6, $7
+                   $1::text::macaddr, $2, $3, $4, $5, $6::text::inet, $7, $8
                  from (select 'mac-' || replace($1, ':', '-') as name) n
                  returning id",
                 mac,
                 seen.board,
                 seen.result,
                 &sources,
+                source,
                 address,
                 vlan,
                 has_inventory
@@ -395,7 +395,8 @@ impl Store {
         found.execute(self.pool()).await?;
         let row = sqlx::query_as!(
             StrangerRow,
-            r#"select id, name, boot_mac::text as "boot_mac!", body, sources, host(address) as address,
+            r#"select id, name, boot_mac::text as "boot_mac!", body, host(address) as address,
+                 array_append(array_remove(sources, source), source) as "sources!",
                  array(select mac::text from stranger_mac where stranger = s.id) as "macs!",
                  (extract(epoch from first_seen) * 1000000)::bigint as "first_us!",
                  (extract(epoch from last_seen) * 1000000)::bigint as "last_us!"
@@ -501,7 +502,7 @@ impl Store {
             r#"delete from stranger where id in (
                  select s.stranger from stranger_mac s join machine_mac m on m.mac = s.mac where m.machine = $1)
                returning discovery, boot_mac::text as "boot_mac!",
-                 boot_mac in (select mac from machine_mac where machine = $1) as "is_proven!", body, sources, host(address) as address,
+                 boot_mac in (select mac from machine_mac where machine = $1) as "is_proven!", body, source, host(address) as address,
                  (extract(epoch from last_seen) * 1000000)::bigint as "last_us!""#,
             machine.get()
         );
@@ -515,7 +516,6 @@ impl Store {
         rows.retain(|row| row.is_proven);
         let adopted = rows.pop().filter(|_| takes);
         if let Some(row) = &adopted {
-            let source = last(&row.sources);
             let attempt = row.body.get("attempt").and_then(Value::as_u64).map(Attempt::new);
             let fact = |kind: &str, body| {
                 Ok::<_, StoreError>(NewFact {
@@ -532,9 +532,9 @@ impl Store {
             };
             if let Some(address) = &row.address {
                 let claim = fact("claim", json!({"address": address, "boot_id": ""}))?;
-                insert(&mut tx, source, &claim).await?;
+                insert(&mut tx, &row.source, &claim).await?;
             }
-            insert(&mut tx, source, &fact("result", row.body.clone())?).await?;
+            insert(&mut tx, &row.source, &fact("result", row.body.clone())?).await?;
             self.wake_by_facts(&mut tx, &[machine.get()], &[]).await?;
         }
         self.commit(tx).await?;

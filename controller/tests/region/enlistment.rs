@@ -373,8 +373,8 @@ async fn a_rack_says_that_undeclared_machines_of_a_full_vlan_are_left_out() {
     found(&rack, &[A], "5BR47J2").await;
     discovery(&lab).await;
     let fill = format!(
-        "insert into stranger (name, boot_mac, body, sources, vlan)
-         select 'invented-' || n, '02:00:00:00:00:01', '{{}}', '{{r1}}', (select uid from object where kind = 'Vlan')
+        "insert into stranger (name, boot_mac, body, source, vlan)
+         select 'invented-' || n, '02:00:00:00:00:01', '{{}}', 'r1', (select uid from object where kind = 'Vlan')
          from generate_series(2, {MOST_OF_VLAN}) n"
     );
     Hand::on(&lab.url).await.run(&fill).await;
