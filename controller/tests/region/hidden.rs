@@ -334,18 +334,34 @@ async fn touch(lab: &Lab, word: &str) {
     }
 }
 
-/// The events of a watch, from a position to the first event with `last`.
-async fn frames(lab: &Lab, token: &str, since: &str, last: &str) -> String {
-    let mut socket = TcpStream::connect(lab.region.address()).await.expect("it listens");
-    let request =
-        format!("GET /api/v1/watch?since={since} HTTP/1.0\r\nauthorization: Bearer {token}\r\n\r\n");
-    socket.write_all(request.as_bytes()).await.expect("it reads");
-    let (mut frames, mut part) = (String::new(), [0; 4096]);
+/// Begins a watch. A position from before the region knew of the token is refused, and the client lists again.
+async fn begin_watch(lab: &Lab, token: &str) -> (TcpStream, String) {
+    let watcher = client_with(lab, Some(token.to_owned()));
+    once("the watch begins", async || {
+        let (_, since) = watcher.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+        let since = since.expect("a position");
+        let mut socket = TcpStream::connect(lab.region.address()).await.expect("it listens");
+        let request =
+            format!("GET /api/v1/watch?since={since} HTTP/1.0\r\nauthorization: Bearer {token}\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.expect("it reads");
+        let begun = next_part(&mut socket).await;
+        begun.starts_with("HTTP/1.0 200").then_some((socket, begun))
+    })
+    .await
+}
+
+async fn next_part(socket: &mut TcpStream) -> String {
+    let mut part = [0; 4096];
+    let read = tokio::time::timeout(Duration::from_secs(20), socket.read(&mut part)).await;
+    String::from_utf8_lossy(&part[..read.expect("in time").expect("it answers")]).into_owned()
+}
+
+/// The events of a watch, to the first one with `last`.
+async fn frames((mut socket, mut frames): (TcpStream, String), last: &str) -> String {
     while !frames.contains(last) {
-        let read = tokio::time::timeout(Duration::from_secs(20), socket.read(&mut part)).await;
-        let read = read.expect("in time").expect("it answers");
-        assert!(read > 0, "the watch has ended: {frames}");
-        frames.push_str(&String::from_utf8_lossy(&part[..read]));
+        let part = next_part(&mut socket).await;
+        assert!(!part.is_empty(), "the watch has ended: {frames}");
+        frames.push_str(&part);
     }
     frames
 }
@@ -384,12 +400,11 @@ async fn no_answer_names_anything_of_a_pool_that_is_not_seen() {
     for role in ["blue-viewer", "blue"] {
         let token = issue(&lab, role, &json!({"role": role}).to_string()).await;
         let caller = Client::new(lab.region.address(), Some(token.clone()));
-        let watcher = client_with(&lab, Some(token.clone()));
-        let (_, since) = watcher.list_to_watch(zone(), &BTreeMap::new()).await.unwrap();
+        let watch = begin_watch(&lab, &token).await;
         touch(&lab, role).await;
         let last = format!("last-of-{role}");
         lab.api.declare(&format!("/api/v1/zones/{last}"), "{}").await;
-        let seen = frames(&lab, &token, &since.expect("a position"), &last).await;
+        let seen = frames(watch, &last).await;
         for name in ["web", "phone", "odd"] {
             assert!(seen.contains(&format!(r#""name":"{name}""#)), "{role}: no event of {name}: {seen}");
         }
