@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use basalt_api::agent::Outcome;
-use basalt_sim::{Event, Firmware, MachineOptions, SimMachine, Speaker};
+use basalt_sim::{Event, Firmware, SimMachine, Speaker};
 use serde_json::json;
 
 use basalt_tests::fleet::{Fleet, LIMIT, machine_spec};
@@ -94,9 +94,7 @@ async fn many_strangers_at_once_wait_for_their_turns_and_each_becomes_one_machin
     for rack in [1, 2] {
         fleet.site.rack_holds(rack, "boot", "2 at once").await.expect("the rack knows the bounds");
     }
-    // A machine without a turn asks a hundred times in a second, and goes on until its turn.
-    let often = |options: &mut MachineOptions| options.pause = Duration::from_millis(10);
-    let strangers: Vec<_> = (1..=MANY).map(|number| fleet.machine(number, Firmware::Uefi, often)).collect();
+    let strangers: Vec<_> = (1..=MANY).map(|number| fleet.machine(number, Firmware::Uefi, |_| {})).collect();
     let began = Instant::now();
     strangers.iter().for_each(SimMachine::press_power);
     for stranger in &strangers[1..] {

@@ -29,7 +29,7 @@ test('from the first run to the release: a stranger is accepted, deployed while 
   const page = await context.newPage();
   await page.goto('/ui/machines');
 
-  await page.getByRole('link', { name: 'Discoveries' }).click();
+  await page.getByRole('link', { name: /^Discoveries/ }).click();
   await page.getByRole('link', { name: 'mac-52-54-00-51-00-01' }).click();
   await says(page.locator('main'), 'SIM-0001');
   await picture(page, 'discovery');
