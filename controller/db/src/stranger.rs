@@ -165,7 +165,7 @@ pub(crate) async fn note(
     };
     sqlx::query_scalar!("select pg_advisory_xact_lock($1)", NOTING).fetch_one(&mut *tx).await?;
     let macs: Vec<String> = seen.macs.iter().chain([mac]).cloned().collect();
-    // Locked: a Discovery that is assigned to a row meanwhile reads it after this change, or is woken by it.
+    // The lock orders this change and the assignment of a Discovery. The Discovery reads the change, or the change wakes the Discovery.
     let same = sqlx::query!(
         r#"select id, discovery, has_inventory, array_append(array_remove(sources, source), source) as "sources!" from stranger
            where board = $2 or (boot_mac = any($1::text[]::macaddr[])

@@ -260,11 +260,11 @@ fn listed(mut all: impl ExactSizeIterator<Item = String>) -> Option<String> {
 pub(super) async fn of_operation(
     app: &App,
     machine: &Object,
-    wish: RequestedOperation<'_>,
+    requested: RequestedOperation<'_>,
 ) -> Answer<PlanReport> {
-    let supposed = SupposedState { asked: Some(wish), ..SupposedState::default() };
+    let supposed = SupposedState { asked: Some(requested), ..SupposedState::default() };
     let plan = planned_alone(app, machine, supposed).await?;
-    Ok(plan.unwrap_or_else(|| match wish.verb {
+    Ok(plan.unwrap_or_else(|| match requested.verb {
         Verb::Recommission => said(format!("The hardware of Machine {:?} will be read again.", machine.name)),
         verb => said(format!("{verb} will be done to Machine {:?}.", machine.name)),
     }))

@@ -96,7 +96,7 @@ fn round(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts
 }
 
-/// A region and a rack which serve one network with an image, and one machine, which is off.
+/// A region, a rack, a network with an image, and one machine without power.
 struct Served {
     site: Site,
     client: Client,

@@ -74,8 +74,8 @@ async fn one(app: &App, caller: &Caller, key: Key<'_>, asked: &Asked) -> Answer<
     let script = runs::script(app, &machine.name, asked).await?;
     let tests = runs::tests(app, &machine, asked).await?;
     let because = runs::because(asked)?;
-    let wish = RequestedOperation { verb: asked.verb, script: script.as_ref(), tests: &tests };
-    let lasts = match judged(app, &machine, wish).await {
+    let requested = RequestedOperation { verb: asked.verb, script: script.as_ref(), tests: &tests };
+    let lasts = match judged(app, &machine, requested).await {
         Ok(lasts) => lasts,
         // The first request with this key may itself be the present obstacle.
         Err(refusal) => {
@@ -84,11 +84,17 @@ async fn one(app: &App, caller: &Caller, key: Key<'_>, asked: &Asked) -> Answer<
         }
     };
     let judged = (dry_run, &guards as &dyn Judge);
-    let new =
-        NewOperation { verb: wish.verb, script: wish.script, tests: wish.tests, because, lasts, request_key };
+    let new = NewOperation {
+        verb: requested.verb,
+        script: requested.script,
+        tests: requested.tests,
+        because,
+        lasts,
+        request_key,
+    };
     let (machine, operation) = caller.store(app).request_operation(key, &new, judged).await?;
     if dry_run {
-        let plan = announce::of_operation(app, &machine, wish).await?;
+        let plan = announce::of_operation(app, &machine, requested).await?;
         return Ok(Became::Tried(machine, plan));
     }
     Ok(Became::Accepted(shown(&machine, operation)))
@@ -165,12 +171,12 @@ fn gives_the_same(known: &basalt_db::Operation, asked: &OperationRequest) -> boo
 }
 
 /// The time that the operation may take, or the refusal. Before a driver runs, the default time is used, and the driver judges later.
-async fn judged(app: &App, machine: &Object, wish: RequestedOperation<'_>) -> Answer<Duration> {
+async fn judged(app: &App, machine: &Object, requested: RequestedOperation<'_>) -> Answer<Duration> {
     let Some(machinery) = app.machinery() else {
         let usual = deadlines::spec(DeadlineId::Operation);
         return Ok(usual.map_or(Duration::from_secs(3600), |row| row.duration));
     };
-    let verb = wish.verb;
+    let verb = requested.verb;
     machinery.judge(machine, verb).await?.map_err(|Refused { code, message, fix }| {
         let sort = if code == "Locked" { ProblemCode::Locked } else { ProblemCode::Conflict };
         let error = FieldError::new("/verb", FieldCode::Rule, message.clone(), fix);

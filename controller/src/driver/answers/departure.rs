@@ -57,28 +57,12 @@ fn named(rack: &RackSeen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::topology::samples::rack_at;
     use basalt_api::kinds::{SubnetSpec, VlanSpec};
     use basalt_api::values::Timestamp;
 
     fn rack(number: u128, addresses: &[&str], is_connected: bool) -> RackSeen {
-        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        RackSeen {
-            uid: uuid::Uuid::from_u128(number).into(),
-            name: format!("r{number}"),
-            served: addresses.clone(),
-            reached: addresses.clone(),
-            addresses,
-            maintenance: false,
-            connected: is_connected.then_some(Timestamp::UNIX_EPOCH),
-            linked_to: Default::default(),
-            elsewhere: false,
-            last_seen: Timestamp::UNIX_EPOCH,
-            answers_dns: std::collections::BTreeSet::new(),
-            serves_proxy: false,
-            takes_logs: Default::default(),
-            gives_no_address: None,
-            short: BTreeMap::new(),
-        }
+        RackSeen { connected: is_connected.then_some(Timestamp::UNIX_EPOCH), ..rack_at(number, addresses) }
     }
 
     fn net(name: &str, cidr: &str) -> Net {

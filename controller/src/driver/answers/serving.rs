@@ -108,11 +108,11 @@ impl Network {
         }
         let serving: Vec<&RackSeen> = serving.into_values().collect();
         let there: Vec<&RackSeen> = serving.iter().copied().filter(|rack| rack.connected.is_some()).collect();
-        let word = self.absent(&nets, &serving).unwrap_or_else(|| {
+        let finding = self.absent(&nets, &serving).unwrap_or_else(|| {
             let ill: Vec<(&str, Finding)> = nets
                 .iter()
                 .filter_map(|net| Some((net.name.as_str(), self.short(net, &nets)?)))
-                .filter(|(_, word)| word.readiness != Readiness::Fine)
+                .filter(|(_, finding)| finding.readiness != Readiness::Fine)
                 .collect();
             match ill.first() {
                 None => Finding::new(
@@ -121,14 +121,16 @@ impl Network {
                     format!("DHCP is answered here by {}", names(&serving)),
                 ),
                 Some((_, first)) => {
-                    let said: Vec<String> =
-                        ill.iter().map(|(name, word)| format!("Subnet {name:?}: {}", word.message)).collect();
+                    let said: Vec<String> = ill
+                        .iter()
+                        .map(|(name, finding)| format!("Subnet {name:?}: {}", finding.message))
+                        .collect();
                     let readiness = if ill.len() == nets.len() { first.readiness } else { Readiness::Fine };
                     Finding { since: first.since, ..Finding::new(readiness, first.reason, said.join(". ")) }
                 }
             }
         });
-        Some((word, there))
+        Some((finding, there))
     }
 
     /// The statement about a stored subnet. `None` if DHCP is off.
@@ -259,32 +261,21 @@ fn is_or_are(racks: &[&RackSeen]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::topology::samples::rack_at;
     use crate::driver::topology::services::Short;
     use basalt_api::kinds::SubnetSpec;
-    use basalt_api::values::RackId;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_millisecond(second * 1000).unwrap()
     }
 
     fn rack(name: &str, address: &str, is_connected: bool) -> RackSeen {
-        let address: IpAddr = address.parse().unwrap();
+        let number = name.bytes().last().unwrap().into();
         RackSeen {
-            uid: RackId::from(uuid::Uuid::from_u128(name.bytes().last().unwrap().into())),
             name: name.to_owned(),
-            addresses: vec![address],
-            served: vec![address],
-            reached: vec![address],
-            maintenance: false,
             connected: is_connected.then_some(at(0)),
-            answers_dns: Default::default(),
-            serves_proxy: false,
-            takes_logs: Default::default(),
-            linked_to: Default::default(),
-            elsewhere: false,
             last_seen: at(0),
-            gives_no_address: None,
-            short: BTreeMap::new(),
+            ..rack_at(number, &[address])
         }
     }
 
@@ -299,8 +290,8 @@ mod tests {
 
     fn vlan(network: &Network) -> (&'static str, Readiness, String) {
         let vlan = network.nets[0].vlan.clone();
-        let (word, _) = network.vlan("lab.0", &vlan).unwrap();
-        (word.reason, word.readiness, word.message)
+        let (finding, _) = network.vlan("lab.0", &vlan).unwrap();
+        (finding.reason, finding.readiness, finding.message)
     }
 
     #[test]
@@ -338,8 +329,8 @@ mod tests {
             let (reason, readiness, message) = vlan(&network);
             assert_eq!((reason, readiness), ("NotServed", Readiness::Stalled), "{message}");
             assert!(message.contains(expected), "{message}");
-            let word = network.subnet(&network.nets[0]).unwrap();
-            assert_eq!((word.reason, word.message), ("NotServed", message));
+            let finding = network.subnet(&network.nets[0]).unwrap();
+            assert_eq!((finding.reason, finding.message), ("NotServed", message));
         }
         // Behind a relay, a rack is in another network.
         assert_eq!(vlan(&named(&["r1"], vec![far()])).0, "Served");
@@ -379,13 +370,17 @@ mod tests {
             RackSeen { short: [("10.77.0.0/24".to_owned(), said)].into(), ..rack(name, address, true) }
         };
         let one = network(vec![short("r1", "10.77.0.2"), rack("r2", "10.77.0.3", true)]);
-        let word = one.subnet(&one.nets[0]).unwrap();
-        assert_eq!((word.reason, word.readiness), ("NoFreeAddress", Readiness::Fine));
-        assert_eq!(word.message, "rack r1 says: no address is free; widen");
+        let finding = one.subnet(&one.nets[0]).unwrap();
+        assert_eq!((finding.reason, finding.readiness), ("NoFreeAddress", Readiness::Fine));
+        assert_eq!(finding.message, "rack r1 says: no address is free; widen");
         assert_eq!(vlan(&one).0, "Served");
         let all = network(vec![short("r1", "10.77.0.2"), short("r9", "10.88.0.3")]);
-        let word = all.subnet(&all.nets[0]).unwrap();
-        assert_eq!((word.readiness, word.since), (Readiness::Waits, Some(at(7))), "r9 serves another subnet");
+        let finding = all.subnet(&all.nets[0]).unwrap();
+        assert_eq!(
+            (finding.readiness, finding.since),
+            (Readiness::Waits, Some(at(7))),
+            "r9 serves another subnet"
+        );
         let (reason, readiness, message) = vlan(&all);
         assert_eq!((reason, readiness), ("NoFreeAddress", Readiness::Waits));
         assert!(message.starts_with("Subnet \"lab\": rack r1 says"), "{message}");

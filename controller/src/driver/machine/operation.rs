@@ -68,13 +68,15 @@ pub(crate) fn wish(operations: &[Operation]) -> Option<PowerReading> {
 /// Adds an operation to the machine's input, for a dry run.
 pub(crate) fn suppose(
     input: &mut MachineInput,
-    wish: RequestedOperation<'_>,
+    requested: RequestedOperation<'_>,
     now: Timestamp,
     deadline: Timestamp,
 ) {
     let is_power = |verb| matches!(verb, Verb::PowerOn | Verb::PowerOff | Verb::PowerCycle);
-    input.operations.retain(|it| it.verb != wish.verb && !(is_power(it.verb) && is_power(wish.verb)));
-    let RequestedOperation { verb, script, tests } = wish;
+    input
+        .operations
+        .retain(|it| it.verb != requested.verb && !(is_power(it.verb) && is_power(requested.verb)));
+    let RequestedOperation { verb, script, tests } = requested;
     let id = OperationId::from(Uid::generate().get());
     let script = script.cloned();
     let tests = tests.to_vec();

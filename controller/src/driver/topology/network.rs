@@ -290,25 +290,11 @@ pub(crate) fn of_family<A: FromStr, T: ToString>(servers: Option<&[T]>) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::topology::samples::rack_at;
 
     fn rack(n: u128, address: &str, connected: bool) -> RackSeen {
-        RackSeen {
-            uid: RackId::from(uuid::Uuid::from_u128(n)),
-            name: format!("rack{n}"),
-            addresses: vec![address.parse().unwrap()],
-            served: vec![address.parse().unwrap()],
-            reached: vec![address.parse().unwrap()],
-            maintenance: false,
-            connected: connected.then_some(Timestamp::UNIX_EPOCH),
-            linked_to: Default::default(),
-            elsewhere: false,
-            last_seen: Timestamp::UNIX_EPOCH,
-            answers_dns: BTreeSet::new(),
-            serves_proxy: false,
-            takes_logs: Default::default(),
-            gives_no_address: None,
-            short: BTreeMap::new(),
-        }
+        let name = format!("rack{n}");
+        RackSeen { name, connected: connected.then_some(Timestamp::UNIX_EPOCH), ..rack_at(n, &[address]) }
     }
 
     fn net(cidr: &str) -> Net {

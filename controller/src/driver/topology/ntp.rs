@@ -49,34 +49,12 @@ fn served(net: &Net, rack: &RackSeen) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::topology::samples::rack_at;
     use basalt_api::kinds::{SubnetSpec, VlanSpec};
-    use basalt_api::values::Timestamp;
-    use std::collections::BTreeMap;
-
-    fn rack(number: u128, served: &[&str]) -> RackSeen {
-        let served: Vec<IpAddr> = served.iter().map(|address| address.parse().unwrap()).collect();
-        RackSeen {
-            uid: uuid::Uuid::from_u128(number).into(),
-            name: format!("r{number}"),
-            addresses: served.clone(),
-            reached: served.clone(),
-            served,
-            maintenance: false,
-            connected: None,
-            linked_to: Default::default(),
-            elsewhere: false,
-            last_seen: Timestamp::UNIX_EPOCH,
-            answers_dns: Default::default(),
-            serves_proxy: false,
-            takes_logs: Default::default(),
-            gives_no_address: None,
-            short: BTreeMap::new(),
-        }
-    }
 
     fn told(cidr: &str, declared: Option<&[&str]>) -> String {
-        let first = rack(1, &["127.0.0.1", "10.77.0.2", "10.78.0.2", "fe80::2", "2001:db8::2"]);
-        let second = rack(2, &["10.77.0.3", "2001:db8::3"]);
+        let first = rack_at(1, &["127.0.0.1", "10.77.0.2", "10.78.0.2", "fe80::2", "2001:db8::2"]);
+        let second = rack_at(2, &["10.77.0.3", "2001:db8::3"]);
         let vlan = VlanSpec::new("lab".parse().unwrap(), 0);
         let mut subnet = SubnetSpec::new("lab.0".parse().unwrap(), cidr.parse().unwrap());
         subnet.ntp_servers = declared.map(|servers| servers.iter().map(|it| it.parse().unwrap()).collect());

@@ -10,21 +10,28 @@ use basalt_api::values::Timestamp;
 use crate::driver::topology::estate::Estate;
 use crate::driver::topology::network::{Net, RackSeen};
 
+/// A rack that answers DNS at its one address, and perhaps serves the proxy.
 pub(crate) fn rack(number: u128, served: &str, serves_proxy: bool) -> RackSeen {
-    let served: Vec<IpAddr> = vec![served.parse().unwrap()];
+    let rack = rack_at(number, &[served]);
+    RackSeen { answers_dns: rack.served.iter().copied().collect(), serves_proxy, ..rack }
+}
+
+/// A rack without a link and without reports, with these addresses.
+pub(crate) fn rack_at(number: u128, addresses: &[&str]) -> RackSeen {
+    let served: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
     RackSeen {
         uid: uuid::Uuid::from_u128(number).into(),
         name: format!("r{number}"),
         addresses: served.clone(),
         reached: served.clone(),
-        answers_dns: served.iter().copied().collect(),
         served,
+        answers_dns: BTreeSet::new(),
         maintenance: false,
         connected: None,
         linked_to: BTreeSet::new(),
         elsewhere: false,
         last_seen: Timestamp::UNIX_EPOCH,
-        serves_proxy,
+        serves_proxy: false,
         takes_logs: Default::default(),
         gives_no_address: None,
         short: BTreeMap::new(),

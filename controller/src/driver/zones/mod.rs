@@ -24,8 +24,7 @@ use prost::Message;
 
 use crate::driver::meters::Meters;
 use crate::driver::topology::Topology;
-use crate::driver::topology::estate::DomainSeen;
-use crate::driver::topology::estate::Estate;
+use crate::driver::topology::estate::{DomainSeen, Estate};
 use crate::driver::topology::internal_domain::{internal_domain, is_internal};
 use crate::driver::topology::network::Net;
 use render::Member;

@@ -16,8 +16,7 @@ use basalt_db::{HostName, StoreError};
 
 use crate::driver::context::Driver;
 use crate::driver::machine::Loaded;
-use crate::driver::topology::estate::DomainSeen;
-use crate::driver::topology::estate::Estate;
+use crate::driver::topology::estate::{DomainSeen, Estate};
 
 /// The names of a machine. `addresses` are by interface, as in the status.
 #[must_use]

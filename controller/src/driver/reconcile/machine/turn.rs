@@ -16,12 +16,10 @@ use basalt_proto::rack_v1::from_region::Message;
 use basalt_proto::rack_v1::power_command;
 use serde_json::{Value, json};
 
-use super::host_names;
 use crate::driver::context::Driver;
 use crate::driver::machine::entries::power_holder;
 use crate::driver::machine::{BMC_DESTINATION, Loaded, bmc_account, decision};
-use crate::driver::reconcile::machine::addresses;
-use crate::driver::reconcile::machine::status;
+use crate::driver::reconcile::machine::{addresses, host_names, status};
 use crate::driver::reconcile::tag;
 use crate::driver::status::to_json;
 use crate::driver::tasks::{packages, proxy, report_token, syslog};
